@@ -1,7 +1,7 @@
 """User text to Request and Grid: the only parsers of user input.
 
-Text comes in as ``str`` with the name it came under; nothing here opens a file. Each format lives in a module
-of its own, which is imported when it is first needed.
+Text arrives as ``str`` with the name of its source; nothing here opens a file. Each format lives in a module of its
+own, which is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ __all__ = [
     "write_rsl",
 ]
 
-# With these, others describe files and workloads of their own. They need pydantic, and are imported when they are
-# first used.
+# Readers of other files and workloads build on these. They need pydantic, and are imported when first used.
 _FORMS = {
     "ApplicationModelText": "workload.form",
     "Description": "fields",
@@ -65,7 +64,7 @@ _SCRIPT_ENDINGS = (".sbatch", ".slurm", ".pbs", ".qsub", ".sge", ".sh")
 _SCRIPT_STARTS = ("#!", "#SBATCH ", "#PBS ", "#$ -")
 
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
 
     def __getattr__(name: str) -> Any:
         if name not in _FORMS:
@@ -74,7 +73,7 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and should compla
 
 
 def is_graph(text: str, source: str) -> bool:
-    """Whether a text describes several jobs: in YAML, with the key ``jobs`` at the start of a line."""
+    """Return True if a text describes several jobs: in YAML, with the key ``jobs`` at the start of a line."""
     return _job_format(text, source.lower()) == "yaml" and _GRAPH.search(text) is not None
 
 
@@ -85,7 +84,7 @@ def read_graph(
     known_sites: Collection[str] | None = None,
     known_policies: Collection[str] | None = None,
 ) -> tuple[GraphJob, ...]:
-    """The jobs that a YAML text describes, which wait for each other; those that others wait for come first."""
+    """Return the jobs of a YAML text, which wait for each other; a job comes before its dependents."""
     from koala.descriptions.fields import KnownNames
     from koala.descriptions.job.graph import read_graph_yaml
 
@@ -93,15 +92,15 @@ def read_graph(
 
 
 def place_of_job(text: str, source: str, name: str, number: JobNumber | None = None) -> tuple[int, int]:
-    """The line and the column at which a job, or a number that it waits for, stands in the text of several that was
-    read before."""
+    """Return the line and the column of a job, or of a number that it waits for, in the text of a
+    graph read before."""
     from koala.descriptions.job.graph import place_of_job as place
 
     return place(text, source, name, number)
 
 
 def job_notes(text: str, source: str) -> tuple[str, ...]:
-    """What a text says that has no effect here: options of a batch script. Raises as ``read_job`` does."""
+    """Return the parts of a text that have no effect here: options of a batch script. Raises as ``read_job`` does."""
     if _job_format(text, source.lower()) != "script":
         return ()
     from koala.descriptions.sbatch.reader import read_sbatch_noted
@@ -116,10 +115,10 @@ def read_job(
     known_sites: Collection[str] | None = None,
     known_policies: Collection[str] | None = None,
 ) -> Request:
-    """The job that a text describes, in YAML, RSL or as a batch script.
+    """Return the job that a text describes, in YAML, RSL or as a batch script.
 
-    The ending of the source's name tells the format, or else the text's first character does. Where the known sites
-    or policies are given, a job that names another is refused at the place of that name.
+    The ending of the source's name determines the format, or else the text's first character. If the known sites or
+    policies are given, a job that names another is refused at the place of that name.
     """
     from koala.descriptions.fields import KnownNames
 
@@ -149,42 +148,42 @@ def _job_format(text: str, name: str) -> str:
 
 
 def read_grid(text: str, source: str) -> Grid:
-    """The grid that a YAML text describes."""
+    """Return the grid that a YAML text describes."""
     from koala.descriptions.grid.form import read_grid_yaml
 
     return read_grid_yaml(text, source)
 
 
 def read_application(text: str, source: str) -> ApplicationGraph:
-    """The application of communicating tasks that a YAML text describes."""
+    """Return the application of communicating tasks that a YAML text describes."""
     from koala.descriptions.mapping import application
 
     return application.read_application(text, source)
 
 
 def read_machines(text: str, source: str) -> Dendrogram:
-    """The machines of a grid, in LANs, MANs and WANs, that a YAML text describes; a grid file will do, too."""
+    """Return the machines of a grid, in LANs, MANs and WANs, from a YAML text; a grid file works, too."""
     from koala.descriptions.mapping import grid
 
     return grid.read_machines(text, source)
 
 
 def write_job_yaml(request: Request) -> str:
-    """YAML that ``read_job`` reads as this request."""
+    """Return YAML that ``read_job`` reads as this request."""
     from koala.descriptions.job import form
 
     return form.write_job_yaml(request)
 
 
 def write_rsl(request: Request) -> str:
-    """RSL that ``read_job`` reads as this request."""
+    """Return RSL that ``read_job`` reads as this request."""
     from koala.descriptions.rsl import writer
 
     return writer.write_rsl(request)
 
 
 def job_schema() -> dict[str, Any]:
-    """The JSON schema of a job in YAML."""
+    """Return the JSON schema of a job in YAML."""
     from koala.descriptions.fields import schema_of
     from koala.descriptions.job.form import JobText
 
@@ -192,7 +191,7 @@ def job_schema() -> dict[str, Any]:
 
 
 def grid_schema() -> dict[str, Any]:
-    """The JSON schema of a grid file."""
+    """Return the JSON schema of a grid file."""
     from koala.descriptions.fields import schema_of
     from koala.descriptions.grid.form import GridText
 

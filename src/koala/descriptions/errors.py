@@ -1,4 +1,4 @@
-"""What is wrong with a user's text, and where: problems with a place and advice, and the error that holds them.
+"""The problems of a user's text, each with its place and advice, and the error that holds them.
 
 Every reader in this folder reports through these; none of them prints.
 """
@@ -14,23 +14,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# How many problems of one document are reported; the rest are counted.
+# At most this many problems of one document are reported; the rest are counted.
 ERRORS_MAX = 20
-# The largest document that is read at all, in bytes of UTF-8.
+# The largest document that is read, in bytes of UTF-8.
 TEXT_BYTES_MAX = 1024 * 1024
-# The same for files of task graphs and of machines, which may have hundreds of thousands of them.
+# The same limit for files of task graphs and of machines, which may have hundreds of thousands of entries.
 LARGE_TEXT_BYTES_MAX = 64 * 1024 * 1024
-# How much of a source line is shown under a message.
+# At most this many characters of a source line are shown under a message.
 SHOWN_CHARACTERS_MAX = 100
-# What no text holds: NUL, and halves of surrogate pairs (bytes that were not UTF-8).
+# Characters that no text contains: NUL, and halves of surrogate pairs (bytes that were not UTF-8).
 NOT_TEXT = re.compile("[\\0\ud800-\udfff]")
-# What no name holds: names stand in tables and logs, where such characters would move the cursor or begin a line.
+# Characters that no name contains: names stand in tables and logs, where they would move the cursor or begin a line.
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")
 CONTROL_ADVICE = "take it out; a name is one line of visible characters"
 
 
 class Limit(NamedTuple):
-    """A limit, with the name under which the reference has it."""
+    """A limit, with its name in the reference."""
 
     name: str
     most: int
@@ -41,7 +41,7 @@ TEXT_LIMIT = Limit("TEXT_BYTES_MAX", TEXT_BYTES_MAX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong: what it is, what to write instead, and where (1-based; None where it is nowhere).
+    """One problem: what is wrong, what to write instead, and where (1-based; None if it has no place).
 
     ``excerpt`` is the source line as shown and ``caret`` how many columns of a terminal stand before the place.
     """
@@ -54,7 +54,7 @@ class Problem:
     caret: int = 0
 
     def for_user(self, source: str) -> str:
-        """The problem as four lines: place and message, source line, caret, advice if there is any."""
+        """Return the problem as four lines: place and message, source line, caret, advice if there is any."""
         place = source if self.line is None else f"{source}:{self.line}:{self.column}"
         lines = [f"{place}: {self.message}"]
         if self.excerpt is not None:
@@ -65,10 +65,10 @@ class Problem:
 
 
 class DescriptionError(ValueError):
-    """A text that cannot be read as what it should be, with every problem found in it (up to ERRORS_MAX).
+    """A text that cannot be read as intended, with every problem found in it (up to ERRORS_MAX).
 
-    ``line``, ``column``, ``message`` and ``advice`` are those of the first problem. ``unreported`` are problems that
-    were counted and no more; where the reading ``stopped``, there may be any number of others.
+    ``line``, ``column``, ``message`` and ``advice`` are those of the first problem. ``unreported`` problems were only
+    counted; if the reading ``stopped``, there may be any number of others.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class DescriptionError(ValueError):
         super().__init__(first.for_user(source))
 
     def reworded(self, message_of: Callable[[Problem], str]) -> DescriptionError:
-        """The same with other messages."""
+        """Return the same error with other messages."""
         problems = [dataclasses.replace(each, message=message_of(each)) for each in self.problems]
         return DescriptionError(self.source, problems, unreported=self.problems_unreported, stopped=self._stopped)
 
     @property
     def others(self) -> str:
-        """How many problems there are beside the reported ones, in words."""
+        """The number of problems beside the reported ones, in words."""
         count = self.problems_unreported
         return f"{'at least ' if self._stopped else ''}{count} more {'problem' if count == 1 else 'problems'}"
 
     def for_user(self) -> str:
-        """Every problem, one after the other in the order of the text."""
+        """Return every problem, one after the other in the order of the text."""
         parts = [problem.for_user(self.source) for problem in self.problems]
         if self.problems_unreported:
             parts.append(f"and {self.others} in {self.source}")
@@ -107,14 +107,14 @@ class DescriptionError(ValueError):
 
 
 def refuse_any(source: str, problems: Iterable[Problem]) -> None:
-    """Raise where there are problems. They are asked for one by one, and no further than they are reported."""
+    """Raise if there are problems. The iterator is read only as far as problems are reported."""
     found = list(itertools.islice(problems, ERRORS_MAX + 1))
     if found:
         raise DescriptionError(source, found, stopped=len(found) > ERRORS_MAX)
 
 
 class ProblemList:
-    """The problems of one text as a reader finds them. With more than are reported, the reading stops."""
+    """The problems of one text as a reader finds them. The reading stops at more than are reported."""
 
     def __init__(self, content: SourceText) -> None:
         self._content = content
@@ -124,19 +124,19 @@ class ProblemList:
         return bool(self._found)
 
     def note(self, index: int, message: str, advice: str) -> None:
-        """Keep a problem at the character with this index; DescriptionError when there are too many to report."""
+        """Keep a problem at the character with this index; raise DescriptionError if there are too many to report."""
         self._found.append(self._content.problem(index, message, advice))
         if len(self._found) > ERRORS_MAX:
             raise DescriptionError(self._content.source, self._found, stopped=True)
 
     def refuse(self) -> None:
-        """Raise DescriptionError if there are any."""
+        """Raise DescriptionError if there are problems."""
         if self._found:
             raise DescriptionError(self._content.source, self._found)
 
 
 class SourceText:
-    """A text with the name it came under, which knows the line and column of every character."""
+    """A text with its source name and the line and column of every character."""
 
     def __init__(self, text: str, source: str) -> None:
         self.text = text
@@ -148,7 +148,7 @@ class SourceText:
             start = text.find("\n", start + 1)
 
     def problem(self, index: int, message: str, advice: str) -> Problem:
-        """A problem at the character with this index (the end of the text at most)."""
+        """Return a problem at the character with this index (the end of the text at most)."""
         index = max(0, min(index, len(self.text)))
         line = bisect.bisect_right(self._starts, index)
         start = self._starts[line - 1]
@@ -158,7 +158,7 @@ class SourceText:
         )
 
     def error(self, index: int, message: str, advice: str) -> DescriptionError:
-        """The error for one problem at the character with this index."""
+        """Return the error for one problem at the character with this index."""
         return DescriptionError(self.source, [self.problem(index, message, advice)])
 
     def _line(self, line: int) -> str:
@@ -168,7 +168,7 @@ class SourceText:
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:
-    """The part of a line around a column (0-based), safe to print, and the column's place in it."""
+    """Return the part of a line around a column (0-based), safe to print, and the column's place in it."""
     column = min(column, len(line))
     start = 0
     if len(line) > SHOWN_CHARACTERS_MAX:
@@ -182,7 +182,8 @@ def _excerpt(line: str, column: int) -> tuple[str, int]:
 
 
 def _columns(character: str) -> int:
-    """How many columns of a terminal a character takes: two in the scripts of East Asia, none for a mere accent."""
+    """Return how many columns of a terminal a character takes: two in the scripts of East Asia, none for
+    a mere accent."""
     if unicodedata.category(character) in {"Mn", "Me"}:
         return 0
     return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
@@ -195,19 +196,19 @@ def _shown_character(character: str) -> str:
 
 
 def is_unprintable(character: str) -> bool:
-    """Whether a character is a control character, half of a surrogate pair, or one that redirects text."""
+    """Return True if a character is a control character, half of a surrogate pair, or redirects text."""
     return unicodedata.category(character) in {"Cc", "Cs", "Cf", "Zl", "Zp"}
 
 
 def shown(value: object, characters_max: int = 60) -> str:
-    """A value in a message: quoted if it is text, shortened, without control characters."""
+    """Return a value for a message: quoted if it is text, shortened, without control characters."""
     if value is None:
         return "nothing"
     return printable(repr(value) if isinstance(value, str) else str(value), characters_max)
 
 
 def printable(text: str, characters_max: int = 60) -> str:
-    """A user's text in a message, without quotes: shortened, without control characters."""
+    """Return a user's text for a message, without quotes: shortened, without control characters."""
     safe = text[: characters_max + 1]
     if not safe.isprintable():
         safe = "".join(map(_shown_character, safe))
@@ -215,13 +216,14 @@ def printable(text: str, characters_max: int = 60) -> str:
 
 
 def control_problem(name: str) -> str | None:
-    """What is wrong with a name that holds a control character, by its first one; None where it holds none."""
+    """Return what is wrong with a name that contains a control character, by its first one; None if
+    it contains none."""
     found = CONTROL.search(name)
     return None if found is None else f"the name holds the control character U+{ord(found[0]):04X}"
 
 
 def checked_source(text: str, source: str, limit: Limit = TEXT_LIMIT) -> SourceText:
-    """The text as a source, refused where it is too large or holds what no text file holds."""
+    """Return the text as a source; refuse it if it is too large or contains what no text file contains."""
     text = text.removeprefix("\N{BYTE ORDER MARK}")
     content = SourceText(text, source)
     size_bytes = len(text.encode("utf-8", errors="surrogatepass"))
@@ -244,7 +246,7 @@ def checked_source(text: str, source: str, limit: Limit = TEXT_LIMIT) -> SourceT
 
 
 def decoded(data: bytes, source: str) -> str:
-    """The bytes of a file as text, or an error at the first byte that is not UTF-8."""
+    """Return the bytes of a file as text, or raise an error at the first byte that is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""The kinds of values that descriptions share: names, texts, counts, durations and sizes, and how they are read.
+"""The common values of descriptions: names, texts, counts, durations and sizes, and how they are read.
 
 The functions serve every format; the annotated types carry them into the pydantic models of the YAML files.
 """
@@ -28,7 +28,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_CHARACTERS_MAX = 255
 STUDY_LABEL_CHARACTERS_MAX = 40
-# A policy may be named with parameters behind it, such as B3(chunk=0.85).
+# A policy may have parameters behind its name, such as B3(chunk=0.85).
 POLICY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\([A-Za-z0-9._=, -]*\))?$"
 # The longest time that is read, about 31 years: a larger number is a mistake in the unit.
 DURATION_S_MAX = 1e9
@@ -57,12 +57,12 @@ _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,19})?) ?([A-Za-z]+)")
 
 
 def is_name(text: str, pattern: str = NAME_PATTERN) -> bool:
-    """Whether the text can be the name of a site, or of what else has the pattern."""
+    """Return True if the text can be the name of a site, or of anything else with the pattern."""
     return len(text) <= NAME_CHARACTERS_MAX and re.fullmatch(pattern.strip("^$"), text) is not None
 
 
 def duration_s(text: str) -> float | None:
-    """A duration as the text writes it, in seconds; None where it is not a duration."""
+    """Return a duration in seconds from its text; None if it is not a duration."""
     text = text.strip()
     if len(text) > 40:
         return None
@@ -76,7 +76,7 @@ def duration_s(text: str) -> float | None:
 
 
 def size_bytes(text: str) -> int | None:
-    """A size as the text writes it, in bytes; None where it is not a size or not a whole number of bytes."""
+    """Return a size in bytes from its text; None if it is not a size or not a whole number of bytes."""
     found = _SIZE.fullmatch(text.strip())
     if not found or found[2] not in _UNIT_BYTES:
         return None
@@ -100,7 +100,7 @@ def _read_duration(value: Any) -> float:
 
 
 def duration_problem(seconds: float) -> tuple[str, str] | None:
-    """What is wrong with a time as a walltime, and what to write instead; None where nothing is."""
+    """Return what is wrong with a time as a walltime, and what to write instead; None if it is valid."""
     if seconds > DURATION_S_MAX:
         return f"{seconds:.10g} seconds are too long", f"write at most {DURATION_S_MAX:.10g} seconds, or leave it out"
     # The comparison is this way round so that not-a-number is refused too.
@@ -110,7 +110,7 @@ def duration_problem(seconds: float) -> tuple[str, str] | None:
 
 
 def variable_problem(name: str) -> tuple[str, str] | None:
-    """What is wrong with the name of an environment variable, and what to write; None where nothing is."""
+    """Return what is wrong with the name of an environment variable, and what to write; None if it is valid."""
     if not name:
         return "the variable's name is empty", "write the name of the variable, such as OMP_NUM_THREADS"
     for sign, word in (("=", "an equals sign"), ("\0", "NUL")):
@@ -143,8 +143,10 @@ def _read_size(value: Any) -> int:
 
 
 def memory_bytes(text: str) -> int | None:
-    """A size of memory in bytes: as a size, or with a letter alone for a binary unit (16G is 16 GiB, as in Slurm);
-    None where it is not one."""
+    """Return a size of memory in bytes, None if it is not one.
+
+    It is a size, or has a letter alone for a binary unit (16G is 16 GiB, as in Slurm).
+    """
     found = _MEMORY.fullmatch(text.strip())
     if found:
         size = Fraction(found[1]) * 1024 ** ("KMGTP".index(found[2].upper()) + 1)
@@ -153,7 +155,7 @@ def memory_bytes(text: str) -> int | None:
 
 
 def memory_value(size: int) -> str:
-    """What ``memory_bytes`` reads as so many bytes."""
+    """Return text that ``memory_bytes`` reads as this size."""
     for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
         if size % 1024**power == 0:
             return f"{size // 1024**power}{unit}"
@@ -170,14 +172,14 @@ def _read_memory(value: Any) -> int:
 
 
 def _read_text(value: Any) -> Any:
-    """Numbers and truth values are no text, but the reader may take them as they were written."""
+    """Refuse numbers and truth values as text, so that the reader may take them as written."""
     if isinstance(value, int | float):
         raise text_wanted()
     return value
 
 
 def schema_of(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """The JSON schema of a whole file, which says by which draft to read it and what it describes."""
+    """Return the JSON schema of a whole file, with its draft and its title."""
     return {"$schema": SCHEMA_DIALECT} | model.model_json_schema() | {"title": title}
 
 
@@ -198,7 +200,7 @@ JobName = Annotated[
 FileLabel = Annotated[
     str, Field(min_length=1, max_length=FILE_NAME_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
 ]
-# What a study calls its parts; longer ones would not fit beside a figure.
+# The names of a study's parts; longer ones would not fit beside a figure.
 StudyLabel = Annotated[
     str, Field(min_length=1, max_length=STUDY_LABEL_CHARACTERS_MAX), _SOME_TEXT, AfterValidator(_read_label)
 ]
@@ -225,14 +227,14 @@ SizeBytes = Annotated[int, Field(strict=True, ge=0, le=SIZE_BYTES_MAX)]
 
 
 def as_constant(value: Any) -> Any:
-    """A number alone is a constant."""
+    """Read a number alone as a constant."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"constant": value}
     return value
 
 
 def exactly_one(model: Description, *keys: str) -> None:
-    """Raise for a validator where not exactly one of these is given."""
+    """Raise for a validator unless exactly one of these is given."""
     given = [key for key in keys if getattr(model, key) is not None]
     if len(given) != 1:
         what = f"{' and '.join(given)} are given together" if given else "it says nothing"
@@ -240,13 +242,13 @@ def exactly_one(model: Description, *keys: str) -> None:
 
 
 def in_order(uniform: tuple[float, float] | None) -> None:
-    """Raise for a validator where the least is above the most."""
+    """Raise for a validator if the least is above the most."""
     if uniform is not None and uniform[0] > uniform[1]:
         raise wrong("the least is above the most", "write [least, most]", "uniform")
 
 
 class KnownNames(NamedTuple):
-    """The names of sites and policies that a job may use; None where any will do.
+    """The names of sites and policies that a job may use; None if any is allowed.
 
     A reader refuses a job that names another, at the place of the name. Policies are compared without regard to case.
     """
@@ -255,15 +257,15 @@ class KnownNames(NamedTuple):
     policies: Collection[str] | None = None
 
     def site_problem(self, name: str) -> tuple[str, str] | None:
-        """What is wrong with the name of a site, and advice; None where nothing is."""
+        """Return what is wrong with the name of a site, and advice; None if it is valid."""
         if self.sites is None or name in self.sites:
             return None
         return f"there is no site {shown(name)}", nearest(name, list(self.sites))
 
     def policy_problem(self, name: str) -> tuple[str, str] | None:
-        """What is wrong with the name of a policy, and advice; None where nothing is.
+        """Return what is wrong with the name of a policy, and advice; None if it is valid.
 
-        Parameters behind the name are the catalogue's to read.
+        The catalogue reads parameters behind the name.
         """
         bare = name.partition("(")[0]
         if self.policies is None or bare.casefold() in {policy.casefold() for policy in self.policies}:

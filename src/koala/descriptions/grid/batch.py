@@ -1,7 +1,7 @@
-"""The keys of a grid file that say how a site under a batch system is reached and used, and the way to BatchSettings.
+"""The keys of a grid file for access to a site under a batch system and for its use, and the way to BatchSettings.
 
-What each value may be is checked here; which keys belong to which kind of site is told by ``findings``. The keys
-that a batch system alone has come from its record.
+The values are checked here; ``findings`` checks which keys belong to which kind of site. The keys that a batch system
+alone has come from its record.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from koala.sites.batch.systems import SYSTEMS, kind_lines, titles
 
 # The most entries of each list and each mapping of a site under a batch system.
 BATCH_ENTRIES_MAX = 100
-# The longest path of a work directory: what a job names comes below it, and all of it together must be a path.
+# The longest path of a work directory: a job's paths lie below it, and the whole must be a valid path.
 WORK_DIRECTORY_BYTES_MAX = 1_024
-# Below it each site has a directory of its own: clusters often share their users' homes.
+# Each site has a directory of its own below it: clusters often share their users' homes.
 WORK_DIRECTORIES = "~/koala"
 
-# Batch systems have meanings of their own for these in paths, and no way to write them plainly.
+# In paths batch systems give these characters meanings of their own, and have no escape for them.
 _NOT_IN_PATHS = "\\,$"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -63,7 +63,7 @@ def _read_program_directory(path: str) -> str:
 
 
 def _read_plain_word(word: str) -> str:
-    """A word that stands alone in a command: what it names can be taken neither for an option nor for two words."""
+    """Read a word that stands alone in a command: it can be taken neither for an option nor for two words."""
     _refuse_control(word, "the word")
     if word.startswith("-"):
         raise wrong(f"{shown(word)} begins with '-' and would be taken for an option", "write a name")
@@ -73,7 +73,7 @@ def _read_plain_word(word: str) -> str:
 
 
 def _own_word(key: GridKey) -> Callable[[str], str]:
-    """The reader of a value of a key that one batch system has."""
+    """Return the reader of a value of a key that one batch system has."""
 
     def read(word: str) -> str:
         if key.pattern is None:
@@ -139,7 +139,7 @@ Variables = Annotated[dict[ShellVariable, Word], Field(max_length=BATCH_ENTRIES_
 
 
 def work_directory_of(name: str) -> str:
-    """Where a site works unless its description says otherwise."""
+    """Return the work directory of a site without one in its description."""
     return f"{WORK_DIRECTORIES}/{name}"
 
 
@@ -200,14 +200,14 @@ class CommonKeysText(Description):
 
 
 def _titles_with(key: str) -> str:
-    """The batch systems with this key of their own."""
+    """Return the batch systems with this key of their own."""
     return " or ".join(each.title for each in SYSTEMS.values() if key in {own.name for own in each.keys})
 
 
 if TYPE_CHECKING:
     AllKeysText = CommonKeysText
 else:
-    # Systems that share a key mean the same by it.
+    # Systems that share a key give it the same meaning.
     _OWN = {
         key.name: (
             Annotated[SomeText, AfterValidator(_own_word(key))] | None,
@@ -223,12 +223,13 @@ class BatchKeysText(AllKeysText):
     """How a site under a batch system is reached and used."""
 
     def own(self, kind: str) -> dict[str, str]:
-        """The values of the keys that this batch system has of its own."""
+        """Return the values of the keys that only this batch system has."""
         values = {key.name: getattr(self, key.name) for key in SYSTEMS[kind].keys}
         return {name: value for name, value in values.items() if value is not None}
 
     def settings(self, name: str, kind: str) -> BatchSettings | None:
-        """The settings of a site of this kind; None where it has no batch system. ``findings`` has found nothing."""
+        """Return the settings of a site of this kind, None without a batch system. Requires that
+        ``findings`` found nothing."""
         if kind not in SYSTEMS:
             return None
         return BatchSettings(
@@ -249,7 +250,7 @@ class BatchKeysText(AllKeysText):
         )
 
     def findings(self, kind: str) -> Iterator[tuple[str, str, str]]:
-        """The keys that do not go with the kind of the site or with each other: key, message, advice."""
+        """Yield the keys that do not match the kind of the site or each other: key, message, advice."""
         system = SYSTEMS.get(kind)
         given = [
             key

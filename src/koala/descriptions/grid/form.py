@@ -1,8 +1,8 @@
 """Grid files in YAML: their form, and the way to a Grid.
 
-The models below are also the JSON schema that ``koala schema grid`` prints, so every field says what it means.
-Defaults are those of ``koala.model.grid``; they are not written a second time. Sites are described in
-``koala.descriptions.grid.site``, how a grid behaves in a simulation in ``koala.descriptions.grid.simulation``.
+The models below are also the JSON schema that ``koala schema grid`` prints, so every field has its meaning. Defaults
+are those of ``koala.model.grid``; they are not written a second time. ``koala.descriptions.grid.site`` describes
+sites, ``koala.descriptions.grid.simulation`` the behaviour of a grid in a simulation.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LinkText(Description):
     latency_s: Seconds | None = Field(default=None, description="seconds, instead of latency_ms")
 
     def link(self, default: Link) -> Link:
-        """The link, with what is left out taken from another one."""
+        """Return the link, with missing values taken from another one."""
         latency_s = self.latency_s
         if self.latency_ms is not None:
             latency_s = self.latency_ms / 1000
@@ -331,7 +331,7 @@ class GridText(Description):
 
 
 def read_grid_yaml(text: str, source: str) -> Grid:
-    """The Grid that a YAML text describes; DescriptionError with all problems where it describes none."""
+    """Return the Grid that a YAML text describes; raise DescriptionError with all problems if it is invalid."""
     document: Document[GridText] = read_document(text, source, GridText)
     refuse_any(source, _contradictions(document))
     grid = document.model
@@ -371,7 +371,7 @@ def _file(name: str, file: FileText) -> StoredFile:
 
 
 def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
-    """What no part of the document can know alone."""
+    """Yield the problems that no part of the document can detect alone."""
     for name, site in document.model.sites.items():
         for key, message, advice in (*site.findings(site.kind), *site.node_findings()):
             yield document.problem(("sites", name, key), message, advice, at_key=True)
@@ -413,7 +413,8 @@ def _order_problems(document: Document[GridText]) -> Iterator[Problem]:
 
 
 def _gpu_problems(document: Document[GridText]) -> Iterator[Problem]:
-    """Each embedded site counts the GPUs of this machine from 0 on: two of them would give the same ones away."""
+    """Yield problems with GPUs: each embedded site counts this machine's from 0, so two would assign
+    the same ones."""
     first, *others = [name for name, site in document.model.sites.items() if site.has_own_gpus] or [""]
     for name in others:
         yield document.problem(

@@ -55,7 +55,7 @@ class NetworkText(Description):
     )
 
     def network(self) -> Network:
-        """The same as a value of ``koala.model.grid``."""
+        """Return the network as a value of ``koala.model.grid``."""
         return Network(
             uplink_mbit_s=self.uplink_mbit_s,
             groups=tuple(LinkGroup(**group.model_dump()) for group in self.groups),
@@ -64,7 +64,7 @@ class NetworkText(Description):
         )
 
     def findings(self, sites: Collection[str]) -> Iterator[Finding]:
-        """Everything that contradicts itself or names what the grid does not have."""
+        """Yield contradictions, and names that the grid does not have."""
         yield from self._groups(sites)
         yield from self._routes(sites)
 
@@ -114,7 +114,7 @@ class NetworkText(Description):
 
 
 def _around(name: str, group_of: dict[str, str]) -> list[str]:
-    """The groups that hold it, from the inside out, each once."""
+    """Return the groups that hold it, from the inside out, each once."""
     around: list[str] = []
     holder = group_of.get(name)
     while holder is not None and holder not in around:

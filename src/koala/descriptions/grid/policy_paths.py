@@ -1,4 +1,4 @@
-"""The policy files of a grid file's text: written into it with paths that hold wherever the text is kept."""
+"""The policy files of a grid file's text, rewritten with paths that are valid wherever the text is kept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEY = "policy_files"
 
 
 def with_policy_paths(text: str, paths: Sequence[str]) -> str:
-    """The text of a grid, which was read before, with these paths as its policy files; all else stays as it is."""
+    """Return the text of a valid grid with these paths as its policy files; everything else stays as it is."""
     grid = yaml.compose(text, Loader=yaml.SafeLoader)
     assert isinstance(grid, yaml.MappingNode), "a grid is a mapping"
     entry = f"{KEY}: {json.dumps(list(paths))}"
     for key, value in grid.value:
         if key.value == KEY:
-            # The end of a list in block style is where the next key begins, behind any comments.
+            # The end of a list in block style is the start of the next key, behind any comments.
             last = value if value.flow_style or not value.value else value.value[-1]
             return text[: key.start_mark.index] + entry + text[last.end_mark.index :]
     if not paths:

@@ -1,4 +1,4 @@
-"""Clusters in short: ``4x100`` is a grid of four clusters of 100 processors, with nothing else to them."""
+"""Clusters in short: ``4x100`` is a grid of four clusters of 100 processors, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
 
 
 class ShortGridError(ValueError):
-    """Clusters in short that are no two whole numbers, or more or larger than a grid can have.
+    """Invalid clusters in short: not two whole numbers, or more or larger clusters than a grid can have.
 
     >>> from koala.simulator import ShortGridError, clusters_in_short
     >>> try:
@@ -22,20 +22,21 @@ class ShortGridError(ValueError):
     """
 
     def for_user(self) -> str:
-        """What to write instead."""
+        """Return what to write instead."""
         return str(self)
 
 
 def is_short(name: str) -> bool:
-    """Whether the name is one of clusters in short."""
+    """Return True if the name describes clusters in short."""
     return _SHORT.fullmatch(name) is not None
 
 
 def clusters_in_short(name: str) -> Grid:
-    """A grid of equal clusters, written as on the command line: ``4x100`` is four clusters of 100 processors.
+    """Return a grid of equal clusters from its name, as on the command line: ``4x100`` is four clusters of 100
+    processors.
 
-    Nothing takes time but the jobs. The queue is looked at whenever that could help, and the first job that waits has
-    a plan.
+    Nothing takes time except the jobs. The queue is scanned whenever that could help, and the first waiting job has a
+    plan.
 
     >>> from koala.simulator import clusters_in_short
     >>> [(site.name, site.processors) for site in clusters_in_short("2x100").sites]

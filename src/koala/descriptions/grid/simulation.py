@@ -1,6 +1,6 @@
 """The ``simulation`` parts of a grid file: their form, and the way to the values of ``koala.model.grid``.
 
-What the simulator does with them is documented there; defaults come from there too.
+That module documents their effect in the simulator, and has their defaults.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StartupText(Description):
     )
 
     def startup(self) -> Startup:
-        """The same as a value of ``koala.model.grid``."""
+        """Return the start-up times as a value of ``koala.model.grid``."""
         return Startup(**self.model_dump())
 
 
@@ -154,7 +154,7 @@ class SiteSimulationText(Description):
     )
 
     def simulation(self) -> SiteSimulation:
-        """The same as a value of ``koala.model.grid``."""
+        """Return the site's behaviour as a value of ``koala.model.grid``."""
         return SiteSimulation(
             local_scheduler=self.local_scheduler,
             background=None if self.background is None else Background(**self.background.model_dump()),
@@ -226,7 +226,7 @@ class GridSimulationText(Description):
     )
 
     def simulation(self) -> GridSimulation:
-        """The same as a value of ``koala.model.grid``."""
+        """Return the grid's behaviour as a value of ``koala.model.grid``."""
         return GridSimulation(
             startup=self.startup.startup(),
             answers=AnswerFaults(**self.answers.model_dump()),

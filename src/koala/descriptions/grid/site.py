@@ -1,7 +1,7 @@
 """The entry of one site in a grid file: its form, and the way to a Site.
 
-How it is reached under a batch system is described in ``koala.descriptions.grid.batch``, how it behaves in a
-simulation in ``koala.descriptions.grid.simulation``.
+``koala.descriptions.grid.batch`` describes the access to a batch system, ``koala.descriptions.grid.simulation`` the
+behaviour in a simulation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX,
 from koala.model.task_graph import QUANTITY_MAX, QUANTITY_MIN
 from koala.sites.batch.systems import SYSTEMS
 
-# Programs that a site names as what it provides.
+# A site names at most this many programs that it provides.
 PROVIDED_MAX = 1_000
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class NodeKeysText(Description):
     features: Features = Field(default=(), description="features of a node that constraints of tasks may name")
 
     def node_class(self, count: int, processors: int) -> NodeClass:
-        """So many such nodes, with so many processors each."""
+        """Return this many such nodes, with ``processors`` each."""
         gpus = ((self.gpu or "", self.gpus),) if self.gpus else ()
         size = NodeSize(processors, UNTOLD if self.memory is None else self.memory, gpus)
         return NodeClass(count, size, size, tuple(sorted(set(self.features))))
@@ -99,7 +99,7 @@ class ContainersText(Description):
 
 
 def _by_tool(value: Any) -> Any:
-    """A tool alone is short for a mapping with it."""
+    """Read a tool alone as short for a mapping with it."""
     return {"tool": value} if isinstance(value, str) else value
 
 
@@ -173,11 +173,11 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
 
     @property
     def has_own_gpus(self) -> bool:
-        """Whether it gives away GPUs of the daemon's own machine."""
+        """True if it assigns GPUs of the daemon's own machine."""
         return self.kind == SiteKind.LOCAL and self.gpus > 0
 
     def node_findings(self) -> Iterator[tuple[str, str, str]]:
-        """What is wrong with what is said of nodes: key, message, advice."""
+        """Yield the problems of the node keys: key, message, advice."""
         single = [key for key in NodeKeysText.model_fields if key in self.model_fields_set and getattr(self, key)]
         if self.kind in SYSTEMS:
             for key in [*single, *(["node_classes"] if self.node_classes else [])]:
@@ -207,7 +207,7 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
         return (self.node_class(1, self.processors),) if said else ()
 
     def site(self, name: str) -> Site:
-        """The site of that name; ``findings`` has found nothing."""
+        """Return the site of that name. Requires that ``findings`` found nothing."""
         return Site(
             name=name,
             processors=self.processors,

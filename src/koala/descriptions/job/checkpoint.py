@@ -1,4 +1,4 @@
-"""The ``checkpoint`` of a job: where its components save what they have done, and how they are asked to."""
+"""The ``checkpoint`` of a job: where its components save their state, and how they are asked to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CheckpointText(Description):
     )
 
     def checkpoint(self) -> Checkpoint:
-        """The value that it stands for."""
+        """Return the value of the checkpoint."""
         default_s = 0.0 if self.signal is None else GRACE_DEFAULT_S
         return Checkpoint(
             directory=self.directory,
@@ -51,7 +51,7 @@ class CheckpointText(Description):
 
 
 def checkpoint_values(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What ``CheckpointText`` reads as this."""
+    """Return values that ``CheckpointText`` reads as this checkpoint."""
     values: dict[str, Any] = {"directory": checkpoint.directory}
     if checkpoint.every_s is not None:
         values["every"] = _whole(checkpoint.every_s)

@@ -1,5 +1,5 @@
-"""The ``communication`` part of a job: its form in YAML, and the way to a value of ``koala.model.request`` and
-back."""
+"""The ``communication`` part of a job: its form in YAML, and the way to a value of
+``koala.model.request`` and back."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class CommunicationText(Description):
         return self
 
     def communication(self) -> Communication:
-        """The same as a value of ``koala.model.request``."""
+        """Return the communication as a value of ``koala.model.request``."""
         return Communication(**self.model_dump())
 
 
 def communication_values(communication: Communication) -> dict[str, Any]:
-    """What to write so that it is read as this communication."""
+    """Return values that are read as this communication."""
     values: dict[str, Any] = {"pattern": str(communication.pattern)}
     for field in ("bisection_mbit_s", "per_processor_mbit_s", "share", "dimensions"):
         value = getattr(communication, field)

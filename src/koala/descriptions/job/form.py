@@ -1,6 +1,6 @@
 """Jobs in YAML: the form of the file, its way to a Request, and back.
 
-The models below are also the JSON schema that ``koala schema job`` prints, so every field says what it means.
+The models below are also the JSON schema that ``koala schema job`` prints, so every field has its meaning.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from koala.model.travelling import TRAVELLING_FILES_MAX, TravellingError, Travel
 
 
 def _file_by_name(value: Any) -> Any:
-    """A file may be written by its name alone."""
+    """Read the name of a file alone as the file."""
     if isinstance(value, str):
         return {"name": value}
     if isinstance(value, int | float):
@@ -201,11 +201,11 @@ class LimitsText(Description):
 
 
 def _one_given(*keys: str) -> list[Any]:
-    """The branches of a JSON schema in which one of the keys is given; null is as good as nothing."""
+    """Return the branches of a JSON schema in which one of the keys is given; null counts as missing."""
     return [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys]
 
 
-# The branch in which a task with a count stands for all of them.
+# The branch in which a task with a count is enough.
 _COUNTED: Any = {
     "required": ["task"],
     "properties": {
@@ -315,7 +315,7 @@ _ADVICE = {"application": "keep the executable or the script, and remove the oth
 
 
 def read_job_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
-    """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
+    """Return the Request that a YAML text describes; raise DescriptionError with all problems if it is invalid."""
     document = read_document(text, source, JobText)
     request = job_request(document)
     refuse_any(source, unknown_names(document, known))
@@ -323,7 +323,7 @@ def read_job_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> Requ
 
 
 def unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Problem]:
-    """The policies and sites that it names and that nobody knows."""
+    """Yield problems with unknown policies and sites."""
     job = document.model
     if job.policy is not None and (problem := known.policy_problem(job.policy)):
         yield document.problem(("policy",), *problem)
@@ -341,7 +341,8 @@ def unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Pr
 
 
 def job_request(document: Document[JobText]) -> Request:
-    """The Request of a document that was read; the document may be a part of a larger one, such as a workload."""
+    """Return the Request of a document that was read; the document may be a part of a larger one, such
+    as a workload."""
     job = document.model
     given = [key for key in _STRUCTURES if getattr(job, key) is not None]
     if not given and job.task is not None and job.task.count is not None:
@@ -446,7 +447,7 @@ def _components(job: JobText, texts: tuple[ComponentText, ...], document: Docume
         )
     components: list[Component] = []
     files = _files(job.input_files)
-    shared: Application | None = None  # by all components that say nothing of their own
+    shared: Application | None = None  # by all components that have no application of their own
     for index, text in enumerate(texts):
         try:
             if text.application is not None:
@@ -475,7 +476,7 @@ def _components(job: JobText, texts: tuple[ComponentText, ...], document: Docume
 
 
 def _own_per_task(job: JobText, text: ComponentText, application: Application) -> int | None:
-    """The processors of a task as its application has them, if it says so."""
+    """Return the processors of a task from its application, if it declares them."""
     own = text.application is not None and "processors_per_task" in text.application.model_fields_set
     said = own or "processors_per_task" in job.application.model_fields_set
     return application.processors_per_task if said else None
@@ -486,7 +487,7 @@ def _files(files: tuple[InputFileText, ...]) -> tuple[InputFile, ...]:
 
 
 def _application(default: ApplicationText, own: ApplicationText | None) -> Application:
-    """The component's application: its own keys over the job's, of which those that exclude each other go."""
+    """Return the component's application: its own keys replace the job's, and drop job keys that they exclude."""
     values = {key: getattr(default, key) for key in default.model_fields_set}
     if own is not None:
         if own.script is not None:
@@ -504,7 +505,7 @@ def _application(default: ApplicationText, own: ApplicationText | None) -> Appli
 def _positioned(
     error: InvalidRequestError, document: Document[JobText], roots: tuple[tuple[str | int, ...], ...]
 ) -> DescriptionError:
-    """The error at the part of the document that it is about: below the first root that has it, else at the first."""
+    """Return the error at its part of the document: below the first root that has it, else at the first."""
     message, advice = told(error, _ADVICE)
     for root in roots:
         for steps in (
@@ -520,7 +521,7 @@ def _positioned(
 
 
 def write_job_yaml(request: Request) -> str:
-    """YAML that ``read_job_yaml`` reads as this request."""
+    """Return YAML that ``read_job_yaml`` reads as this request."""
     job: dict[str, Any] = {"name": request.name}
     if request.priority is not Priority.LOW:
         job["priority"] = str(request.priority)

@@ -78,8 +78,10 @@ class JobGraphText(Description):
 
 
 def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tuple[GraphJob, ...]:
-    """The jobs of a graph, those that others wait for first, else in the order of the text. DescriptionError with all
-    problems where it describes none, each with the name of the job that has it."""
+    """Return the jobs of a graph, each before its dependents, otherwise in the order of the text.
+
+    Raises DescriptionError with all problems if it is invalid, each with the name of its job.
+    """
     composed = compose(text, source)
     try:
         return _read(composed, source, known)
@@ -89,12 +91,12 @@ def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tu
 
 
 def place_of_job(text: str, source: str, name: str, number: JobNumber | None = None) -> tuple[int, int]:
-    """The line and the column at which a job of a graph stands or, where it is given, a number that it waits for."""
+    """Return the line and the column of a job of a graph or, if given, of a number that it waits for."""
     return _JobNames(compose(text, source)).place(name, number)
 
 
 class _JobNames:
-    """Where each job of a graph begins, by its name."""
+    """The start of each job of a graph, by its name."""
 
     def __init__(self, composed: Composed) -> None:
         self._content = composed.content
@@ -110,7 +112,7 @@ class _JobNames:
         return at.line or 1, at.column or 1
 
     def _number_index(self, name: str, number: JobNumber) -> int | None:
-        """Where the job names this number under ``after``."""
+        """Return where the job names this number under ``after``."""
         job = self._jobs[name][1].content
         after = job["after"][1].content if isinstance(job, dict) and "after" in job else None
         for _, listed in after.values() if isinstance(after, dict) else ():
@@ -120,7 +122,7 @@ class _JobNames:
         return None
 
     def told(self, problem: Problem) -> str:
-        """The message with the job in which the problem stands, if any."""
+        """Return the message with the job that has the problem, if any."""
         names = [*self._indices]
         where = bisect_right(names, (problem.line or 0, problem.column or 0), key=self.place)
         return f"job {printable(names[where - 1])}: {problem.message}" if where else problem.message
@@ -150,7 +152,7 @@ def _read(composed: Composed, source: str, known: KnownNames) -> tuple[GraphJob,
 
 
 def _part(document: Document[JobGraphText], name: str) -> Document[JobText]:
-    """One of the jobs as a document of its own, without those that it waits for in the graph."""
+    """Return one of the jobs as a document of its own, without its dependencies in the graph."""
     text = document.model.jobs[name]
     outside = {
         str(condition): tuple(each for each in getattr(text.after, str(condition)) if isinstance(each, JobNumber))
@@ -167,8 +169,10 @@ def _part(document: Document[JobGraphText], name: str) -> Document[JobText]:
 def _within(
     document: Document[JobGraphText], name: str
 ) -> Iterator[tuple[Condition, str, int | None, tuple[str | int, ...]]]:
-    """What a job waits for in the graph: the condition, the other, its element, and where that stands. Who reads what
-    another makes waits until that one is done."""
+    """Yield what a job waits for in the graph: the condition, the other job, its element, and the place in the text.
+
+    A job that reads an output of another waits until that one is done.
+    """
     jobs = document.model.jobs
     for condition in Condition:
         for place, each in enumerate(getattr(jobs[name].after, str(condition))):
@@ -209,14 +213,15 @@ def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
 
 
 def _failing(document: Document[JobGraphText], name: str) -> set[tuple[str, int | None]]:
-    """Those of the graph that must have failed before a job is tried."""
+    """Return the jobs of the graph that must have failed before a job is tried."""
     if not document.model.jobs[name].after.failed:
         return set()
     return {(other, index) for condition, other, index, _ in _within(document, name) if condition is Condition.FAILED}
 
 
 def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]) -> Iterator[Problem]:
-    """Each list of ``after`` has its limit; this one is for all lists of a job, names and numbers together."""
+    """Yield problems with the number of dependencies: this limit covers all lists of a job, names
+    and numbers together."""
     for job in graph:
         count = len(job.request.after) + len(job.within)
         if count > DEPENDENCIES_MAX:
@@ -228,7 +233,7 @@ def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]
 
 
 class _Read(NamedTuple):
-    """An input that another job makes: the file and the job as they are written, and where that stands."""
+    """An input that another job makes: the file and the job as written, and its place."""
 
     file: str
     told: str
@@ -236,8 +241,11 @@ class _Read(NamedTuple):
 
 
 def _reads(document: Document[JobGraphText], name: str) -> Iterator[_Read]:
-    """Inputs of a job that are named for another one's name: jobs/NAME/..., of component 2 jobs/NAME.2/..., of an
-    element jobs/NAME_3/... What begins with the number of a job is what that job made."""
+    """Yield the inputs of a job that are named after another one.
+
+    The names are jobs/NAME/..., for component 2 jobs/NAME.2/..., for an element jobs/NAME_3/... A path that begins
+    with a job number is an output of that job.
+    """
     job = document.model.jobs[name]
     named: list[tuple[tuple[str | int, ...], Any]] = [(("jobs", name, "input_files"), job.input_files)]
     for place, component in enumerate(job.components or ()):
@@ -250,7 +258,7 @@ def _reads(document: Document[JobGraphText], name: str) -> Iterator[_Read]:
 
 
 def _maker(jobs: Collection[str], told: str) -> tuple[str, int | None, int]:
-    """The job that is told of so, its element and its component."""
+    """Return the job that is named like this, its element and its component."""
     part = 0
     if told not in jobs:
         head, dot, end = told.rpartition(".")
@@ -263,7 +271,7 @@ def _maker(jobs: Collection[str], told: str) -> tuple[str, int | None, int]:
 def _outputs(
     document: Document[JobGraphText], name: str, positions: dict[str, int]
 ) -> Iterator[tuple[OutputOfGraph, tuple[str | int, ...]]]:
-    """What a job reads of what others make, and where that stands."""
+    """Yield what a job reads of the outputs of others, and where that stands."""
     for read in _reads(document, name):
         maker, index, part = _maker(document.model.jobs, read.told)
         path = read.file.removeprefix(f"{OUTPUT_PREFIX}{read.told}/")
@@ -274,7 +282,7 @@ def _outputs(
 def _output_problems(
     document: Document[JobGraphText], name: str, positions: dict[str, int], requests: dict[str, Request]
 ) -> Iterator[Problem]:
-    """Inputs that the other job does not make."""
+    """Yield problems with inputs that the other job does not make."""
     names = [*positions]
     for output, where in _outputs(document, name, positions):
         maker = names[output.job]
@@ -298,13 +306,15 @@ def _output_problems(
 
 
 def _in_order(document: Document[JobGraphText]) -> list[str]:
-    """The names so that each comes after those that it waits for, the first of the text first. DescriptionError for a
-    circle, with its way round."""
+    """Return the names so that each comes after its dependencies, otherwise in the order of the text.
+
+    Raises DescriptionError for a cycle, with its path.
+    """
     jobs = document.model.jobs
     waits = {name: [other for _, other, _, _ in _within(document, name)] for name in jobs}
     order: dict[str, None] = {}
     for first in jobs:
-        # The way from the first to the one that is looked at, and which of its others come next.
+        # The path from the first job to the current one, and which of its dependencies come next.
         way: dict[str, Iterator[str]] = {} if first in order else {first: iter(waits[first])}
         while way:
             name = next(reversed(way))

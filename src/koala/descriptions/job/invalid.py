@@ -1,6 +1,6 @@
-"""What to write instead of a request that the model refuses, field by field.
+"""Corrections for a request that the model refuses, field by field.
 
-The model knows what contradicts itself, and not in which format it was written; the readers give the words of theirs.
+The model finds contradictions without regard to the format; the readers add the words of theirs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ADVICE = {
     "licenses": f"write at most {LICENSES_MAX} names, each once, and 1 to {LICENSE_COUNT_MAX} of each",
     "dimensions": f"write 1 to {CUBE_DIMENSIONS_MAX}",
 }
-# Messages of the model that are advice and no more.
+# Messages of the model that are only advice.
 _MESSAGES = {
     "components_max": "this is not a number of components",
     "restarts_max": "this is not a number of restarts",
@@ -75,12 +75,12 @@ _MESSAGES = {
 
 
 def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str]:
-    """What is wrong, and what to write: in the words of a format, by field, where it has its own."""
+    """Return what is wrong, and what to write, in the words of a format if it has its own for the field."""
     if isinstance(error, RequestSizeError):
         return error.message, error.advice
     message = _MESSAGES.get(error.field, error.message)
     advice = words.get(error.field) or _ADVICE[error.field]
-    # What the message says after its semicolon is advice too, unless it is why the value is wrong.
+    # The model's message after its semicolon is advice too, unless it explains why the value is wrong.
     repeated = error.field in {
         "processors",
         "processors_per_task",

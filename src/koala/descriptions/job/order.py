@@ -1,4 +1,4 @@
-"""What a job waits for before it is tried, as its text says it: other jobs, a time, somebody's word."""
+"""What a job waits for before it is tried, as its text states it: other jobs, a time, a release."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _ISO = re.compile(
     r"(?:[zZ]|([+-])([0-9]{2}):?([0-9]{2}))"
 )
 _DAY_S = 86_400
-# Days before each month in a year that is no leap year, and before 1970 in the calendar of today.
+# Days before each month in a year that is no leap year, and before 1970 in the modern calendar.
 _DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 _DAYS_TO_1970 = 719_162
 
 
 class Moment(NamedTuple):
-    """A time: in seconds since 1970, or so long after the submission."""
+    """A time: in seconds since 1970, or as a delay after the submission."""
 
     at: float | None = None
     in_s: float | None = None
 
 
 def moment(text: str) -> Moment | None:
-    """A time as a text writes it; None where it is none."""
+    """Return a time from its text; None if it is none."""
     text = text.strip()
     if len(text) > _MOMENT_CHARACTERS_MAX:
         return None
@@ -55,7 +55,7 @@ def moment(text: str) -> Moment | None:
 
 
 def _calendar_s(text: str) -> float | None:
-    """A day and a time of it with their zone, in seconds since 1970; None where there is no such time."""
+    """Return a day and time with a zone in seconds since 1970; None if there is no such time."""
     found = _ISO.fullmatch(text)
     if found is None:
         return None
@@ -136,7 +136,7 @@ ArrayText = Annotated[
 
 
 class JobNumber(NamedTuple):
-    """A job by its number, or an element of an array by its index there."""
+    """A job by its number, or an element of an array by its index."""
 
     job: int
     element: int | None = None
@@ -155,14 +155,14 @@ def _read_number(value: Any) -> JobNumber:
 
 
 def job_number(text: str) -> JobNumber | None:
-    """A job, or an element of an array, as a text names it: 17 or 17_3. None where that is no number of a job."""
+    """Return a job, or an element of an array, from its text: 17 or 17_3. None if the text is no job number."""
     found = re.fullmatch(r"([0-9]{1,15})(?:_([0-9]{1,10}))?", text, re.ASCII)
     if found is None or int(found[1]) < 1 or int(found[2] or 0) > ARRAY_INDEX_MAX:
         return None
     return JobNumber(int(found[1]), None if found[2] is None else int(found[2]))
 
 
-# A larger number is no job's.
+# No job has a larger number.
 NUMBER_MAX = 2**53
 JobNumbers = Annotated[
     tuple[
@@ -198,7 +198,7 @@ class AfterText(Description):
 
 
 def both_ends_of_numbers(done: Iterable[Any], failed: Iterable[Any]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Where among those that must have failed a number stands that must be done as well, and what is wrong there."""
+    """Yield the places of failure conditions on a number that must also be done, with what is wrong there."""
     both = {*done}
     for place, number in enumerate(failed):
         if isinstance(number, JobNumber) and number in both:
@@ -207,7 +207,7 @@ def both_ends_of_numbers(done: Iterable[Any], failed: Iterable[Any]) -> Iterator
 
 
 def both_ends(job: str) -> tuple[str, str]:
-    """What is wrong with waiting for both ends of a job, and what to write."""
+    """Return what is wrong with waiting for both ends of a job, and what to write."""
     return (
         f"it waits for {job} to be done and to fail, and {job} cannot do both",
         "name it under one of them, or under ended, which is either",
@@ -215,7 +215,7 @@ def both_ends(job: str) -> tuple[str, str]:
 
 
 def dependencies(after: AfterText) -> tuple[Dependency, ...]:
-    """What the text names, in the order of the conditions; the same twice counts once."""
+    """Return the dependencies of the text, in the order of the conditions, without repetitions."""
     found = [
         Dependency(job=number.job, condition=condition, index=number.element)
         for condition in Condition
@@ -225,7 +225,7 @@ def dependencies(after: AfterText) -> tuple[Dependency, ...]:
 
 
 def after_values(after: tuple[Dependency, ...]) -> dict[str, list[int | str]]:
-    """What ``AfterText`` reads as these."""
+    """Return values that ``AfterText`` reads as these dependencies."""
     found: dict[str, list[int | str]] = {}
     for each in after:
         number = each.job if each.index is None else f"{each.job}_{each.index}"
@@ -234,7 +234,7 @@ def after_values(after: tuple[Dependency, ...]) -> dict[str, list[int | str]]:
 
 
 def moment_value(at: float | None, in_s: float | None) -> str | float | None:
-    """What is read as this time; the later one is told where there are both."""
+    """Return a value that is read as this time; the later one if there are both."""
     if at is not None:
         return int(at) if at == int(at) else at
     if in_s is not None:

@@ -1,4 +1,4 @@
-"""What a job makes, as descriptions write it: by its path alone, or with what else is known of it."""
+"""The outputs of a job in descriptions: by path alone, or with more details."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from koala.descriptions.fields import Description, Memory, SomeText, memory_valu
 from koala.descriptions.yaml.problems import text_wanted, wrong
 from koala.model.outputs import OUTPUTS_MAX, JobOutput, plain_output
 
-# What a shell or Slurm would put something else for: a path is taken as it stands.
+# What a shell or Slurm would replace: a path is used as it is.
 _PATTERN = re.compile(r"[*?\[$]|%[0-9]*[A-Za-z]")
 
 
 def pattern_problem(path: str) -> tuple[str, str] | None:
-    """What is wrong with the path of an output in which something is to be filled in, and what to write."""
+    """Return what is wrong with the path of an output that has a placeholder, and what to write."""
     found = _PATTERN.search(path)
     if found is None:
         return None
@@ -34,7 +34,7 @@ def _without_pattern(path: str) -> str:
 
 
 def _by_path(value: Any) -> Any:
-    """An output may be written by its path alone."""
+    """Read the path of an output alone as the output."""
     if isinstance(value, str):
         return {"path": value}
     if isinstance(value, int | float):
@@ -61,18 +61,18 @@ Outputs = Annotated[
 
 
 def outputs_of(texts: tuple[OutputText, ...], directory: str | None) -> tuple[JobOutput, ...]:
-    """The values; paths are below the directory in which the application starts."""
+    """Return the values; paths are below the directory in which the application starts."""
     below = "" if directory is None or directory.startswith("/") else f"{directory}/"
     return tuple(JobOutput(path=_plain(text.path, below), size_bytes=text.size or 0, to=text.to) for text in texts)
 
 
 def _plain(path: str, below: str) -> str:
-    """Below the workspace; what leads away stays as it is, to be refused by its own name."""
+    """Return a path below the workspace; a path that leads away stays as it is, to be refused by its own name."""
     return path if path.startswith("/") or plain_output(path).startswith("..") else plain_output(f"{below}{path}")
 
 
 def output_values(outputs: tuple[JobOutput, ...], directory: str | None) -> list[Any]:
-    """What ``outputs_of`` reads as these."""
+    """Return values that ``outputs_of`` reads as these outputs."""
     below = "" if directory is None else f"{plain_output(directory)}/"
     values: list[Any] = []
     for output in outputs:

@@ -44,21 +44,22 @@ class ShapeText(Description):
     )
 
     def over(self, default: ShapeText | None) -> ShapeText:
-        """This one's keys over another's."""
+        """Return this shape's keys over another's."""
         if default is None:
             return self
         given = {key: getattr(default, key) for key in default.model_fields_set}
         return ShapeText.model_construct(**(given | {key: getattr(self, key) for key in self.model_fields_set}))
 
     def needs(self) -> TaskNeeds | None:
-        """What a task needs beside its processors; None where that is nothing."""
+        """Return what a task needs beside its processors; None if nothing."""
         needs = TaskNeeds(
             memory_bytes=self.memory or 0, gpus=self.gpus or 0, gpu=self.gpu or "", constraint=self.constraint or ""
         )
         return None if needs == TaskNeeds() else needs
 
     def per_task(self, of_application: int | None) -> int:
-        """Processors of one task. Raises InvalidRequestError where the application says another number."""
+        """Return the processors of one task. Raises InvalidRequestError if the application
+        declares another number."""
         if self.processors is None:
             return of_application or 1
         if of_application is not None and of_application != self.processors:
@@ -71,7 +72,8 @@ class ShapeText(Description):
 
 
 def sized(processors: int | None, shape: ShapeText | None, per_task: int) -> int:
-    """How many processors a component has. Raises InvalidRequestError where nothing says it, or two things differ."""
+    """Return the processors of a component. Raises InvalidRequestError if nothing gives them, or
+    two values differ."""
     counted = None if shape is None or shape.count is None else shape.count * per_task
     if processors is None and counted is None:
         raise InvalidRequestError("size", "'processors' is missing; write how many")
@@ -86,7 +88,7 @@ def sized(processors: int | None, shape: ShapeText | None, per_task: int) -> int
 
 
 def shape_values(component: Component) -> dict[str, Any]:
-    """The ``task`` of a component as a description has it; empty for one that ``processors_per_task`` says all of."""
+    """Return the ``task`` of a component for a description; empty if ``processors_per_task`` expresses all of it."""
     needs = component.needs
     if needs is None:
         return {}

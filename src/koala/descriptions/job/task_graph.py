@@ -1,7 +1,6 @@
 """Task graphs in YAML: the form of their tasks, edges and clusters, their checks, and the way to a TaskGraph.
 
-They serve files that hold a task graph and no more (``koala.descriptions.mapping.application``), and jobs that hold
-one.
+They serve files that hold only a task graph (``koala.descriptions.mapping.application``), and jobs with one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from koala.model.task_graph import (
 Positive = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 Clusters = tuple[tuple[int, ...], ...]
 
-# So many tasks are named in a problem.
+# At most this many tasks are named in a problem.
 NAMED_MAX = 5
 _EDGE_FORM = "write two tasks and the quality of communication that they need: [render, encode, 3.0]"
 
@@ -49,12 +48,12 @@ class EdgeText(Description):
 
 
 def _task_by_number(value: Any) -> Any:
-    """A task may be written as its rcr alone; whatever is no mapping was meant so."""
+    """Read the rcr of a task alone as the task, and anything else that is no mapping."""
     return value if isinstance(value, dict | TaskText) else {"rcr": value}
 
 
 def _edge_by_list(value: Any) -> Any:
-    """An edge may be written as [task, task, rqoc]."""
+    """Read [task, task, rqoc] as an edge."""
     if not isinstance(value, list):
         return value
     if len(value) != 3:
@@ -85,25 +84,25 @@ CLUSTERS_WORDS = (
 
 
 def graph_of(tasks: Mapping[str, TaskText], edges: Sequence[EdgeText], mcr: float) -> TaskGraph:
-    """The graph of tasks and edges that have no problems."""
+    """Return the graph of valid tasks and edges."""
     rcr = {name: task.rcr for name, task in tasks.items()}
     return TaskGraph.of(rcr, [(*edge.between, edge.rqoc) for edge in edges], mcr)
 
 
 def spawned_of(tasks: Mapping[str, TaskText], edges: Sequence[EdgeText]) -> SpawnedTasks:
-    """Tasks that come to a running job, and edges, that have no problems."""
+    """Return valid tasks and edges as an addition to a running job."""
     rcr = {name: task.rcr for name, task in tasks.items()}
     return SpawnedTasks.of(rcr, [(*edge.between, edge.rqoc) for edge in edges])
 
 
 def clusters_of(tasks: Mapping[str, TaskText], clusters: Sequence[Sequence[str]] | None) -> Clusters | None:
-    """Clusters that have no problems, by the indexes of their tasks."""
+    """Return valid clusters, by the indexes of their tasks."""
     index = {name: task for task, name in enumerate(tasks)}
     return None if clusters is None else tuple(tuple(index[name] for name in cluster) for cluster in clusters)
 
 
 def graph_values(graph: TaskGraph, clusters: Clusters) -> dict[str, Any]:
-    """What to write so that it is read as this graph with these clusters; none where they are to be found."""
+    """Return values that are read as this graph with these clusters; none if they are to be found."""
     values: dict[str, Any] = {"mcr": graph.mcr, "tasks": dict(zip(graph.names, graph.rcr, strict=True))}
     if graph.edges:
         values["edges"] = [[graph.names[one], graph.names[other], rqoc] for one, other, rqoc in graph.edges]
@@ -118,7 +117,7 @@ def graph_problems(
     edges: Sequence[EdgeText],
     clusters: Sequence[Sequence[str]] | None,
 ) -> Iterator[Problem]:
-    """What no task, edge or cluster can know alone."""
+    """Yield the problems that no task, edge or cluster can detect alone."""
     yield from _edge_problems(document, tasks, edges)
     if clusters is not None:
         yield from _cluster_problems(document, tasks, clusters)
@@ -131,8 +130,10 @@ def spawned_problems(
     edges: Sequence[EdgeText],
     there: Collection[str] | None = None,
 ) -> Iterator[Problem]:
-    """The same of tasks that come to a running job: an edge may lead to one that is there. Which these are may not be
-    known yet."""
+    """Yield the same for tasks that are added to a running job: an edge may lead to an existing task.
+
+    The existing tasks may not be known yet.
+    """
     for name in tasks:
         if there is not None and name in there:
             yield document.problem(

@@ -1,4 +1,4 @@
-"""Files that hold a task graph, alone or as a part of a job, and the way to it."""
+"""Files that hold a task graph, alone or as a part of a job, and the reader of the graph."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class ApplicationGraphText(Description):
     clusters: ClusterNames | None = Field(default=None, description=CLUSTERS_WORDS)
 
 
-# By these a job that holds a task graph is known from a task graph alone.
+# These keys distinguish a job with a task graph from a task graph alone.
 _KEYS_OF_JOBS = JobText.model_fields.keys() - ApplicationGraphText.model_fields.keys()
 
 
 class ApplicationGraph(NamedTuple):
-    """What such a file says: the graph, and its clusters by index where they are given by hand."""
+    """The contents of such a file: the graph, and its clusters by index if they are given by hand."""
 
     graph: TaskGraph
     clusters: Clusters | None
 
 
 def read_application(text: str, source: str) -> ApplicationGraph:
-    """The task graph that a YAML text describes, alone or as a part of a job.
+    """Return the task graph that a YAML text describes, alone or as a part of a job.
 
-    Raises DescriptionError with all problems where it describes none.
+    Raises DescriptionError with all problems if it is invalid.
     """
     composed = compose(text, source, LARGE)
     root = composed.root.content
@@ -69,5 +69,5 @@ def read_application(text: str, source: str) -> ApplicationGraph:
 
 
 def graph_schema() -> dict[str, Any]:
-    """The JSON schema of a file that holds a task graph and no more."""
+    """Return the JSON schema of a file that holds only a task graph."""
     return schema_of(ApplicationGraphText, "Koala task graph")

@@ -1,6 +1,6 @@
 """Grids for the mapping of tasks in YAML: machines in LANs, MANs and WANs, and the way to a Dendrogram.
 
-``read_machines`` is the one loader: a grid file of the scheduler will do as well, its sites being LANs. Machines that
+``read_machines`` is the one loader: it also reads a grid file of the scheduler, whose sites are LANs. Machines that
 are all alike are written once, with their count.
 """
 
@@ -32,7 +32,7 @@ class MachinesText(MachineText):
     )
 
     def machines(self, name: str) -> Iterator[Machine]:
-        """The same as values of ``koala.mapping``. No name in a file has a slash, so none is there twice."""
+        """Yield values of ``koala.mapping``. No name in a file has a slash, so these names are unique."""
         names = [name] if self.count is None else (f"{name}/{number}" for number in range(1, self.count + 1))
         for each in names:
             yield Machine(name=each, power=self.power, load=self.load)
@@ -47,7 +47,7 @@ class LanText(Description):
     )
 
     def lan(self, name: str) -> Lan:
-        """The same as a value of ``koala.mapping``."""
+        """Return the LAN as a value of ``koala.mapping``."""
         machines = tuple(machine for each, text in self.machines.items() for machine in text.machines(each))
         return Lan(name=name, machines=machines, uplink_mbit_s=_uplink(self.uplink_mbit_s))
 
@@ -79,7 +79,7 @@ class DendrogramText(Description):
     )
 
     def dendrogram(self) -> Dendrogram:
-        """The same as a value of ``koala.mapping``."""
+        """Return the grid as a value of ``koala.mapping``."""
         wans = tuple(
             Wan(
                 name=name,
@@ -92,9 +92,10 @@ class DendrogramText(Description):
 
 
 def read_machines(text: str, source: str) -> Dendrogram:
-    """The machines that a YAML text describes, by WANs, MANs and LANs, or as the sites of a scheduler's grid file.
+    """Return the machines that a YAML text describes, by WANs, MANs and LANs, or as the sites of a
+    scheduler's grid file.
 
-    Raises DescriptionError with all problems where it describes none.
+    Raises DescriptionError with all problems if it is invalid.
     """
     composed = compose(text, source, LARGE)
     root = composed.root.content
@@ -118,7 +119,7 @@ def _uplink(mbit_s: float | None) -> float:
 
 
 def _contradictions(document: Document[DendrogramText]) -> Iterator[Problem]:
-    """Names that are used twice, a user's LAN that is not there, and more machines than there can be."""
+    """Yield problems with repeated names, a missing user's LAN, and too many machines."""
     grid = document.model
     lans: dict[str, str] = {}
     machines: dict[str, str] = {}
@@ -156,5 +157,5 @@ def _twice(
 
 
 def dendrogram_schema() -> dict[str, Any]:
-    """The JSON schema of a file of machines in LANs, MANs and WANs."""
+    """Return the JSON schema of a file of machines in LANs, MANs and WANs."""
     return schema_of(DendrogramText, "Koala dendrogram")

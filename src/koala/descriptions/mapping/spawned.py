@@ -1,4 +1,4 @@
-"""Texts that name tasks for a job that runs, and the way to them."""
+"""Texts that name tasks for a running job, and their reader."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class SpawnText(Description):
 
 
 def read_spawned(text: str, source: str, there: Collection[str] | None = None) -> SpawnedTasks:
-    """The tasks that a YAML text names; DescriptionError with all problems where it names none. ``there`` are the
-    tasks of the job, where they are known."""
+    """Return the tasks that a YAML text names; raise DescriptionError with all problems if it is invalid.
+
+    ``there`` are the tasks of the job, if they are known.
+    """
     document: Document[SpawnText] = read_document(text, source, SpawnText)
     refuse_any(source, spawned_problems(document, (), document.model.tasks, document.model.edges, there))
     return spawned_of(document.model.tasks, document.model.edges)

@@ -1,6 +1,6 @@
 """The attributes of RSL that Koala reads, and those of Globus that it refuses, with what to do instead.
 
-What they mean for a job is in ``reader``.
+``reader`` defines their meaning for a job.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ JOB_ATTRIBUTES = (
 )
 KNOWN_ATTRIBUTES = {key_of(name): name for name in (*COMPONENT_ATTRIBUTES, *JOB_ATTRIBUTES, "rsl_substitution")}
 
-# Attributes of Globus that Koala does not act on. Dropping them in silence would run something else than asked.
+# Attributes of Globus that Koala ignores. To drop them in silence would run a different job than requested.
 UNSUPPORTED_ATTRIBUTES = {
     key_of(name): advice
     for name, advice in {

@@ -1,8 +1,8 @@
-"""Jobs in Globus RSL: what the attributes mean, from subrequests to a Request.
+"""Jobs in Globus RSL: the meaning of the attributes, from subrequests to a Request.
 
-The syntax is in ``syntax``, the names of the attributes in ``attributes``, the way back in ``writer``. What Globus
-has no word for has a Koala attribute; those, and the others that concern the whole job, may stand in any subrequest
-and must agree.
+The syntax is in ``syntax``, the names of the attributes in ``attributes``, the way back in ``writer``. Features that
+Globus lacks have Koala attributes; those, and the others that concern the whole job, may stand in any subrequest and
+must agree.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from koala.model.request_size import check_size
 
 __all__ = ["COMPONENT_ATTRIBUTES", "JOB_ATTRIBUTES", "UNSUPPORTED_ATTRIBUTES", "read_rsl"]
 
-# Which attribute a field of the model comes from, for errors that the model finds.
+# The attribute of each field of the model, for errors that the model finds.
 _ATTRIBUTE_OF = {
     "name": "koalaName",
     "processors": "count",
@@ -118,20 +118,20 @@ _JOB_TYPES = {
 _AFTER_ADVICE = "write (koalaAfter = (done 17 18)(ended 19_3)): done, ended, started or failed, and numbers of jobs"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
-# Of the attributes that are known here: asked for again and again, and few.
+# Cached for the known attributes: they are few, and used again and again.
 _known_key = cache(key_of)
 
 T = TypeVar("T")
 
 
 def read_rsl(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
-    """The Request that an RSL text describes; DescriptionError with all problems where it describes none."""
+    """Return the Request that an RSL text describes; raise DescriptionError with all problems if it is invalid."""
     content, subrequests = read_subrequests(text, source)
     return _Reader(content, subrequests, known).request()
 
 
 class _UnreadableError(Exception):
-    """A value was refused, and the problem is noted; the reader goes on with the next attribute."""
+    """A value was refused, and the problem is noted; the reader continues with the next attribute."""
 
 
 class _Reader:
@@ -305,7 +305,7 @@ class _Reader:
         return {key: value for key, value in communication.items() if value is not None} or None
 
     def _agreed(self, name: str, read: Callable[[Relation], T]) -> T | None:
-        """The value of an attribute of the whole job: the same wherever it is given."""
+        """Return the value of an attribute of the whole job: the same wherever it is given."""
         first: T | None = None
         key = _known_key(name)
         for relation in [attributes[key] for attributes in self.attributes if key in attributes]:
@@ -323,7 +323,7 @@ class _Reader:
     # ------------------------------------------------------------------------------- the kinds of values
 
     def _read(self, relation: Relation | None, read: Callable[[Relation], T]) -> T | None:
-        """The value of an attribute; None where it is not given, or was refused and noted."""
+        """Return the value of an attribute; None if it is not given, or was refused and noted."""
         if relation is None:
             return None
         try:

@@ -1,7 +1,7 @@
 """The syntax of Globus RSL 1.0: text to subrequests of relations, variables replaced, everything with its place.
 
-What the attributes mean is in ``koala.descriptions.rsl.reader``. The parser is a recursive descent; the tokens it
-reads are checked before, so that it never goes deeper than ``RSL_DEPTH_MAX``.
+``koala.descriptions.rsl.reader`` defines the meaning of the attributes. The parser is a recursive descent; its tokens
+are checked first, so that it never goes deeper than ``RSL_DEPTH_MAX``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeAlias
 from koala.descriptions.errors import DescriptionError, SourceText, checked_source, shown
 from koala.model.request import TEXT_CHARACTERS_MAX
 
-# How deep parentheses may nest, and how many words and signs a text may have.
+# The limit on nested parentheses, and on the words and signs of a text.
 RSL_DEPTH_MAX = 32
 RSL_TOKENS_MAX = 100_000
-# How many characters variables may put into one text in all: a few of them can double each other into anything.
+# The total text that variables may insert: a few of them can double each other without end.
 RSL_SUBSTITUTED_CHARACTERS_MAX = 1024 * 1024
 
 _UNQUOTED = r"""[^+&|()=<>!"'^#$\s]+"""
-# What was read is never given back (*+): a quotation that is not closed is looked through once.
+# Matches are never given back (*+): a quotation that is not closed is scanned once.
 _QUOTED = r""""(?:[^"]|"")*+"|'(?:[^']|'')*+'|\^(?P<mark>[^\s])(?:(?!(?P=mark)).|(?P=mark)(?P=mark))*+(?P=mark)"""
 _TOKEN = re.compile(
     rf"""
@@ -38,7 +38,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _END = "END"
-# The kinds of tokens that a value may begin with.
+# The kinds of tokens that may begin a value.
 _VALUE_STARTS = {"WORD", "VARIABLE", "OPEN"}
 _SUBSTITUTION = "rslsubstitution"
 _UNCLOSED = {
@@ -49,7 +49,7 @@ _UNCLOSED = {
     "$": ("a variable is not written like this", "write $(NAME), or quotes around text that holds a dollar sign"),
     "!": ("an exclamation mark has no meaning here", "put the text in quotes"),
 }
-# What to do about a token that is not expected, by its kind.
+# What to do about an unexpected token, by its kind.
 _ADVICE = {
     "OPEN": "write an attribute and = before a value, and & or + before subrequests",
     "CLOSE": "write (attribute = value) in every pair of parentheses, and close each once",
@@ -98,7 +98,7 @@ class Subrequest:
 
 @dataclass(slots=True)  # not frozen, which takes twice as long to make
 class _Token:
-    """A word or sign of the text. ``word`` is what a word means, or a variable's name."""
+    """A word or sign of the text. ``word`` is the meaning of a word, or a variable's name."""
 
     kind: str
     text: str
@@ -108,12 +108,12 @@ class _Token:
 
 
 def key_of(attribute: str) -> str:
-    """An attribute as Globus compares it: case and underscores do not count."""
+    """Return an attribute as Globus compares it: case and underscores do not count."""
     return attribute.replace("_", "").lower()
 
 
 def read_subrequests(text: str, source: str) -> tuple[SourceText, tuple[Subrequest, ...]]:
-    """The subrequests of an RSL text, variables replaced, or DescriptionError at the first bad place."""
+    """Return the subrequests of an RSL text, variables replaced; raise DescriptionError at the first bad place."""
     content = checked_source(text, source)
     tokens = list(_tokens(content))
     if not tokens:
@@ -122,7 +122,7 @@ def read_subrequests(text: str, source: str) -> tuple[SourceText, tuple[Subreque
 
 
 def _tokens(content: SourceText) -> Iterator[_Token]:
-    """The words and signs of the text; comments and space are left out, and what stands together is joined."""
+    """Yield the words and signs of the text, without comments and space; adjacent ones are joined."""
     depth = count = index = 0
     previous: _Token | None = None
     text = content.text
@@ -170,7 +170,7 @@ def _unquoted(text: str) -> str:
 
 
 def _stand_together(previous: _Token | None, token: _Token) -> bool:
-    """Whether a word and a variable, or two variables, follow each other without a space."""
+    """Return True if a word and a variable, or two variables, follow each other without a space."""
     if previous is None or previous.index + len(previous.text) != token.index:
         return False
     kinds = {previous.kind, token.kind}
@@ -178,7 +178,7 @@ def _stand_together(previous: _Token | None, token: _Token) -> bool:
 
 
 class _Parser:
-    """Recursive descent over the tokens, a method for each rule of the grammar; variables are replaced on the way."""
+    """A recursive descent over the tokens, with a method for each rule of the grammar; it also replaces variables."""
 
     def __init__(self, content: SourceText, tokens: list[_Token]) -> None:
         self._content = content
@@ -188,7 +188,7 @@ class _Parser:
         self._characters_left = RSL_SUBSTITUTED_CHARACTERS_MAX
 
     def subrequests(self) -> Iterator[Subrequest]:
-        """The whole text: ``+ ( subrequest ) ...``, or one subrequest."""
+        """Parse the whole text: ``+ ( subrequest ) ...``, or one subrequest."""
         if self._next.text == "+":
             self._take("OPERATOR")
             yield self._operand()
@@ -199,7 +199,7 @@ class _Parser:
         self._take(_END)
 
     def _operand(self) -> Subrequest:
-        """``( subrequest )``."""
+        """Parse ``( subrequest )``."""
         self._take("OPEN")
         if self._next.kind == "WORD":
             raise self._content.error(
@@ -217,7 +217,7 @@ class _Parser:
         return Subrequest(tuple(relations), index)
 
     def _conjunction(self, relations: list[Relation], variables: dict[str, str]) -> int:
-        """``& ( relation ) ...``, & or not; a conjunction may stand for a relation. Returns its index."""
+        """Parse ``& ( relation ) ...``, & or not; a conjunction may stand for a relation. Returns its index."""
         indices = []
         if self._next.kind == "OPERATOR":
             operator = self._take("OPERATOR")
@@ -235,7 +235,7 @@ class _Parser:
                 return indices[0]
 
     def _relation(self, relations: list[Relation], variables: dict[str, str]) -> int:
-        """``attribute = value ...``. Returns its index."""
+        """Parse ``attribute = value ...``. Returns its index."""
         attribute = self._take("WORD")
         sign = self._take("RELATION")
         if sign.text != "=":
@@ -250,7 +250,7 @@ class _Parser:
         return attribute.index
 
     def _definitions(self, variables: dict[str, str]) -> None:
-        """``( NAME value ) ...``, where a value may hold the variables before it."""
+        """Parse ``( NAME value ) ...``, where a value may use the variables before it."""
         while self._next.kind in _VALUE_STARTS:
             pair = self._value(variables)
             if not isinstance(pair, GroupValue) or len(pair.values) != 2:
@@ -269,7 +269,7 @@ class _Parser:
         return tuple(values)
 
     def _value(self, variables: dict[str, str]) -> Value:
-        """``( value ... )``, or words and variables with # between them, which make one text."""
+        """Parse ``( value ... )``, or words and variables with # between them, which make one text."""
         index = self._next.index
         if self._next.kind == "OPEN":
             self._take("OPEN")
@@ -288,7 +288,7 @@ class _Parser:
         return TextValue(text, index)
 
     def _atom(self, variables: dict[str, str]) -> str:
-        """A word, or what a variable stands for."""
+        """Return a word, or the value of a variable."""
         if self._next.kind != "VARIABLE":
             return self._take("WORD").word
         variable = self._take("VARIABLE")

@@ -16,9 +16,9 @@ _SAFE = re.compile(r"[A-Za-z0-9_./:,@%~-]+", re.ASCII)
 
 
 def write_rsl(request: Request) -> str:
-    """RSL that ``read_rsl`` reads as this request. RSL has no escapes, so the text may not hold NUL.
+    """Return RSL that ``read_rsl`` reads as this request. RSL has no escapes, so the text may not hold NUL.
 
-    Raises ``InvalidRequestError`` for what RSL has no words for: tasks, a checkpoint, licences.
+    Raises ``InvalidRequestError`` for what RSL cannot express: tasks, a checkpoint, licences.
     """
     if request.checkpoint is not None:
         raise InvalidRequestError("checkpoint", "RSL has no words for a checkpoint; write the job in YAML")
@@ -79,7 +79,7 @@ def _component_relations(component: Component) -> Iterable[str]:
 
 
 def _outputs(component: Component) -> Iterable[tuple[str, ...]]:
-    """A path each, and where it goes besides; how large it becomes in a simulation, RSL has no word for."""
+    """Yield a path and its target for each output; RSL cannot express its size in a simulation."""
     for output in output_values(component.outputs, component.application.directory):
         values = {"path": output} if isinstance(output, str) else output
         yield (values["path"], values["to"]) if "to" in values else (values["path"],)
@@ -145,7 +145,7 @@ def _communication_relations(communication: Communication) -> Iterable[str]:
 
 
 def _walltime(walltime_s: float) -> str:
-    """Whole minutes in the word that Globus has for them, anything else in seconds."""
+    """Return whole minutes in the attribute of Globus, anything else in seconds."""
     if walltime_s % 60 == 0:
         return f"(maxWallTime={int(walltime_s // 60)})"
     return f"(koalaWalltimeSeconds={_number(walltime_s)})"

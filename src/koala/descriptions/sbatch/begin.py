@@ -1,6 +1,6 @@
 """The time of ``--begin`` as Slurm writes it.
 
-To read a script needs no clock: what counts from the day or the hour of the reader is refused, with what to write.
+A script is read without a clock: a time relative to the reader's day or hour is refused, with what to write.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _WITHOUT_ZONE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T([0-9]{2}:[0-9]{2}(
 
 
 class Begin(NamedTuple):
-    """When a job may begin, and what to say of that."""
+    """When a job may begin, and a note about it."""
 
     moment: Moment
     note: str | None = None
 
 
 def begin_of(text: str) -> Begin | None:
-    """What a script says of when its job may begin; None where it is no time that can be read."""
+    """Return when a script's job may begin; None if it is no readable time."""
     found = _NOW.fullmatch(text)
     unit = found[2].lower().removesuffix("s") if found else ""
     if found and unit in _UNITS_S:

@@ -1,7 +1,7 @@
-"""The options of PBS and of Grid Engine in the words of Slurm, by which ``reader`` takes a script.
+"""The options of PBS and of Grid Engine in the terms of Slurm, in which ``reader`` reads a script.
 
-What is honoured becomes an option of Slurm, and the submission notes as which. What changes nothing that matters is
-noted, and that without which the job would be another is refused: none is dropped in silence.
+A supported option becomes an option of Slurm, and the submission notes which. An option with no important effect is
+noted, and an option without which the job would be a different one is refused: none is dropped in silence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DATE = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})(?:\.([0-
 
 
 class ForeignError(Exception):
-    """A value cannot be taken: where, what is wrong and what to do."""
+    """A value cannot be used: where, what is wrong and what to do."""
 
     def __init__(self, word: OptionWord, message: str, advice: str) -> None:
         super().__init__(message)
@@ -35,19 +35,19 @@ class ForeignError(Exception):
 
 
 def made(text: str, word: OptionWord) -> OptionWord:
-    """A word that stands for what is written there."""
+    """Return a word with this text at the place of the original."""
     return OptionWord(text, word.index, (word.index,) * len(text))
 
 
 class ForeignOptions(ABC):
-    """The options of a script for another batch system than Slurm."""
+    """The options of a script for a batch system other than Slurm."""
 
     dialect: ClassVar[BatchDialect]
-    # What the options without a method mean: the option of Slurm, why there is no effect, or what to do instead.
+    # The meaning of the options without a method: the option of Slurm, why there is no effect, or what to do instead.
     same: ClassVar[Mapping[str, str]]
     noted: ClassVar[Mapping[str, str]]
     refused: ClassVar[Mapping[str, str]]
-    # What stands for a variable in the name of a file.
+    # The replacement for a variable in the name of a file.
     variables: ClassVar[Mapping[str, str]]
 
     def __init__(self, content: SourceText, problem: Callable[[int, str, str], None]) -> None:
@@ -60,7 +60,7 @@ class ForeignOptions(ABC):
         self._joined: OptionWord | None = None
 
     def read_line(self, words: list[OptionWord]) -> None:
-        """Take the options of one line."""
+        """Read the options of one line."""
         for flag, word, values in self._cut(words):
             try:
                 self._take(flag, word, values)
@@ -68,7 +68,7 @@ class ForeignOptions(ABC):
                 self._problem(error.word.index, error.message, error.advice)
 
     def finish(self) -> list[Option]:
-        """All options in the words of Slurm, once the last line is read."""
+        """Return all options in the terms of Slurm, once the last line is read."""
         try:
             self._sizes()
             for name, word in self._resources.items():
@@ -86,19 +86,19 @@ class ForeignOptions(ABC):
 
     @abstractmethod
     def _cut(self, words: list[OptionWord]) -> Iterator[tuple[str, OptionWord, list[OptionWord]]]:
-        """The flags of a line, with where they stand and their values."""
+        """Yield the flags of a line, with their places and values."""
 
     @abstractmethod
     def _own(self, flag: str) -> Callable[[OptionWord, list[OptionWord]], None] | None:
-        """How an option is taken that is no mere other name."""
+        """Return the handler of an option that is not just another name."""
 
     @abstractmethod
     def _sizes(self) -> None:
-        """Take processors, memory, GPUs and time out of the resources."""
+        """Read processors, memory, GPUs and time from the resources."""
 
     @abstractmethod
     def _memory_bytes(self, word: OptionWord) -> int:
-        """A size of memory."""
+        """Return a size of memory in bytes."""
 
     def _take(self, flag: str, word: OptionWord, values: list[OptionWord]) -> None:
         own = self._own(flag)
@@ -114,17 +114,17 @@ class ForeignOptions(ABC):
             advice = f"look at the options of {self.dialect.title} in the documentation of jobs"
             self._problem(word.index, f"{shown(flag)} is not a known option of {self.dialect.title}", advice)
 
-    # -------------------------------------------------------------------------------- what is common to both
+    # ---------------------------------------------------------------------------------------- common to both
 
     def add(self, name: str, value: OptionWord, where: OptionWord) -> None:
-        """An option of Slurm."""
+        """Add an option of Slurm."""
         if any(each.name == name for each in self.options):
             self._problem(where.index, f"this says --{name} once more", "keep one of the two")
         else:
             self.options.append(Option(name, value, where.index))
 
     def note(self, flag: str, why: str) -> None:
-        """An option has no effect."""
+        """Note that an option has no effect."""
         self.without_effect.setdefault(why, {})[flag] = None
 
     def _resource_list(self, word: OptionWord, values: list[OptionWord]) -> None:
@@ -135,7 +135,7 @@ class ForeignOptions(ABC):
             self._resources[name] = part.part(len(name) + 1) if sign else made("", part)
 
     def _resource(self, *names: str) -> OptionWord | None:
-        """The first of these resources that is asked for; the others have no effect beside it."""
+        """Return the first of these resources that is requested; the others have no effect beside it."""
         found = [(name, self._resources.pop(name)) for name in names if name in self._resources]
         for name, _ in found[1:]:
             self.note(f"-l {name}", f"-l {found[0][0]} counts")
@@ -153,7 +153,7 @@ class ForeignOptions(ABC):
         return int(text)
 
     def _time(self, *names: str) -> None:
-        """A time, which without a ':' is in seconds."""
+        """Read a time, which without a ':' is in seconds."""
         word = self._resource(*names)
         if word is None:
             return
@@ -166,7 +166,7 @@ class ForeignOptions(ABC):
         self.add("time", made(text, word), word)
 
     def _size(self, size_bytes: int, word: OptionWord) -> OptionWord:
-        """A size as Slurm writes it, rounded up to whole KiB."""
+        """Return a size as Slurm writes it, rounded up to whole KiB."""
         size, unit = -(-size_bytes // 1024), "K"
         for larger in "MGT":
             if size % 1024 or not size:
@@ -175,7 +175,7 @@ class ForeignOptions(ABC):
         return made(f"{size}{unit}", word)
 
     def _file_name(self, option: str) -> Callable[[OptionWord, list[OptionWord]], None]:
-        """The name of a stream, with what Slurm writes for the variables in it."""
+        """Return the handler of the name of a stream, with Slurm's variables in it."""
 
         def read(word: OptionWord, values: list[OptionWord]) -> None:
             value = values[0]
@@ -200,7 +200,7 @@ class ForeignOptions(ABC):
         return _VARIABLE_IN_NAME.sub(letter, value.text.replace("%", "%%"))
 
     def _join(self) -> None:
-        """Both streams in one file, where it has a name."""
+        """Join both streams in one file, if it has a name."""
         if self._joined is None:
             return
         names = ("error", "output") if self._joined.text == "eo" else ("output", "error")

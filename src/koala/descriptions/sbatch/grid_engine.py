@@ -1,4 +1,4 @@
-"""The options of Grid Engine in the words of Slurm."""
+"""The options of Grid Engine in the terms of Slurm."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from koala.descriptions.sbatch.option_words import MAIL, PRIORITY, SITE, SUBMITT
 from koala.model.launch import BatchDialect
 
 _GRID_ENGINE_MEMORY = re.compile(r"([0-9]{1,15})([kmgKMG]?)")
-# Parallel environments of this kind are on one node: one task with so many processors.
+# Parallel environments of this kind are on one node: one task with all the processors.
 _ONE_NODE = re.compile(r"smp|shm|shared|sharedmem|thread(?:s|ed)?|omp|openmp|mt", re.IGNORECASE)
 
 
 class GridEngineOptions(ForeignOptions):
-    """Those of Grid Engine."""
+    """The options of Grid Engine."""
 
     dialect = BatchDialect.GRID_ENGINE
     same: ClassVar[Mapping[str, str]] = {"-N": "job-name", "-wd": "chdir", "-v": "export"}

@@ -1,6 +1,7 @@
-"""What the options of a batch script ask for each task beside processors: memory, GPUs and features of nodes.
+"""What each task needs beside processors by the options of a batch script: memory, GPUs and features of nodes.
 
-Slurm counts memory and GPUs for a processor, a GPU, a task, a node or a job; here all becomes what one task holds.
+Slurm counts memory and GPUs for a processor, a GPU, a task, a node or a job; here everything is converted
+to one task.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PER_TASK = "write --gpus-per-task"
 
 
 class Layout(NamedTuple):
-    """How many tasks a component has, how many of them on one node where the script says so, and their processors."""
+    """The number of tasks of a component, the number on one node if the script gives it, and their processors."""
 
     tasks: int
     on_a_node: int
@@ -46,7 +47,7 @@ class NeedsError(ValueError):
 
 
 def needs_of(given: dict[str, str], layout: Layout) -> TaskNeeds | None:
-    """What each task needs by these options and their values; None where that is nothing. Raises NeedsError."""
+    """Return what each task needs by these options and their values; None if nothing. Raises NeedsError."""
     gpus, kind = gpus_of_task(given, layout)
     constraint = given.get("constraint", "")
     if constraint and re.fullmatch(CONSTRAINT_PATTERN, constraint) is None:
@@ -65,7 +66,8 @@ def _one_of(given: dict[str, str], names: tuple[str, ...]) -> str | None:
 
 
 def gpus_of_task(given: dict[str, str], layout: Layout) -> tuple[int, str]:
-    """The GPUs of each task and their kind. Options that say the same in several ways may stand together."""
+    """Return the GPUs of each task and their kind. Options that express the same in several ways
+    may stand together."""
     found = {name: _gpus(name, given[name], layout) for name in _GPU_OPTIONS if name in given}
     if not found:
         return 0, ""

@@ -1,4 +1,4 @@
-"""An option of a batch script as it was given, and why some that are taken have no effect."""
+"""An option of a batch script as given, and why some accepted options have no effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUBMITTER = "it is for the one who submits"
 class OptionWord:
     """A word of an option line without its quotes.
 
-    ``places`` are where its characters stand in the script, and ``quoted`` which of them stood in quotes.
+    ``places`` are the positions of its characters in the script, and ``quoted`` those that stood in quotes.
     """
 
     text: str
@@ -23,16 +23,16 @@ class OptionWord:
     quoted: frozenset[int] = frozenset()
 
     def part(self, start: int, end: int | None = None) -> OptionWord:
-        """The word from one of its characters to another."""
+        """Return the word from one of its characters to another."""
         index = self.places[start] if start < len(self.places) else self.index + start
         return OptionWord(self.text[start:end], index, self.places[start:end], self.quoted)
 
     def between_commas(self) -> list[OptionWord]:
-        """The parts of the word between commas: A='x,y',B=1 and "A=1,B=2" have two each."""
+        """Return the parts of the word between commas: A='x,y',B=1 and "A=1,B=2" have two each."""
         parts: list[OptionWord] = []
         start = 0
         for at, character in enumerate(self.text):
-            # Quotes keep a comma inside a value; quotes that began before the part's name go around several parts.
+            # Quotes keep a comma inside a value; quotes that began before the part's name enclose several parts.
             kept = self.places[at] in self.quoted and self.places[start] not in self.quoted
             if character == "," and not kept:
                 parts.append(self.part(start, at))
@@ -42,7 +42,7 @@ class OptionWord:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option as it was given: its long name, its value (empty where it takes none) and where it stands."""
+    """An option as given: its long name, its value (empty if it takes none) and its place."""
 
     name: str
     value: OptionWord

@@ -1,7 +1,8 @@
 """The option lines of a batch script: which lines count, how they are cut into options, and which options exist.
 
-What the options mean for a job is in ``reader``. Options of Slurm that change nothing that matters are taken and
-noted; those without which the job would be another are listed with what to do instead. None is dropped in silence.
+``reader`` defines the meaning of the options for a job. Options of Slurm without an important effect are accepted and
+noted; options without which the job would be a different one are listed with what to do instead. None is
+dropped in silence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from koala.descriptions.sbatch.pbs import PbsOptions
 from koala.descriptions.yaml.problems import nearest
 from koala.model.launch import BatchDialect, dialect_of, dialect_of_line
 
-# Long name -> the letter that also names it, where there is one. All of them take a value.
+# Long name -> its letter, if it has one. All of them take a value.
 SBATCH_OPTIONS: dict[str, str | None] = {
     "ntasks": "n",
     "nodes": "N",
@@ -74,13 +75,13 @@ KOALA_OPTIONS: dict[str, str | None] = {
 }
 WITHOUT_VALUE = frozenset({"checkpoint-shared", "flexible", "hold", "requeue", "no-requeue"})
 REPEATABLE = frozenset({"files", "input-file", "outputs"})
-# Who reads the lines for other batch systems.
+# The readers of lines for other batch systems.
 FOREIGN = {BatchDialect.PBS: PbsOptions, BatchDialect.GRID_ENGINE: GridEngineOptions}
-# So many lines are named in a note.
+# At most this many lines are named in a note.
 LINES_NAMED_MAX = 5
 
 _LAYOUT = "Koala counts processors, and the site lays them out over its nodes"
-# Options of Slurm that are taken and change nothing: long name -> (letter, why).
+# Options of Slurm that are accepted without effect: long name -> (letter, why).
 NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "account": ("A", SITE),
     "acctg-freq": (None, SITE),
@@ -138,14 +139,14 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "wait-all-nodes": (None, "an application starts when all its components are there, always"),
     "wckey": (None, SITE),
 }
-# Those of them that stand alone, or have their value behind a '='.
+# The noted options that stand alone, or have their value behind a '='.
 NOTED_ALONE = frozenset(
     {
         "contiguous", "exclusive", "get-user-env", "ignore-pbs", "nice", "no-kill", "overcommit", "oversubscribe",
         "parsable", "propagate", "quiet", "resv-ports", "spread-job", "use-min-nodes", "verbose", "wait",
     }
 )  # fmt: skip
-# Options of Slurm without which the job would be another: long name -> (letter, what to do).
+# Options of Slurm without which the job would be a different one: long name -> (letter, what to do).
 UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "bb": (None, "remove it; name the data under #KOALA --input-file, and it is brought"),
     "bbf": (None, "remove it; name the data under #KOALA --input-file, and it is brought"),
@@ -165,13 +166,13 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "wrap": (None, "write the command in the script"),
 }
 
-# A comment that looks like a directive with a space too many; prose after the word is let alone.
+# A comment that looks like a directive with an extra space; prose after the word is left alone.
 _SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA|PBS)(?=[ \t]+(?:-|hetjob|packjob))")
 _KOALA = re.compile(r"#KOALA(?=[ \t]|$)")
 
 
 def _said(options: list[str]) -> str:
-    """The options and the verb that goes with them."""
+    """Return the options and the verb that goes with them."""
     *others, last = options
     return f"{', '.join(others)} and {last} have" if others else f"{last} has"
 
@@ -187,9 +188,9 @@ class OptionLines:
         self.given = 0
         # Lines that would be options without the space behind their #.
         self.slips: list[int] = []
-        # Options that were taken and change nothing, by the reason.
+        # Options that were accepted without effect, by the reason.
         self._without_effect: dict[str, dict[str, None]] = {}
-        # Where the line stands that began the present component; the first needs none.
+        # The place of the line that began the present component; the first needs none.
         self._hetjob_index: int | None = None
         self._read()
 
@@ -244,7 +245,7 @@ class OptionLines:
         self.notes.append(f"line{'s' if len(numbers) > 1 else ''} {named}{more}: {what}")
 
     def _refuse_empty_component(self, index: int | None) -> None:
-        """Note a component of a heterogeneous job that says nothing, at the hetjob line that begins or ends it."""
+        """Note an empty component of a heterogeneous job, at the hetjob line that begins or ends it."""
         if index is not None and not self.components[-1]:
             self._note(
                 index,
@@ -268,7 +269,7 @@ class OptionLines:
     def _read_option(
         self, kind: str, known: dict[str, str | None], word: OptionWord, remaining: list[OptionWord]
     ) -> None:
-        """Take one option, and its value from the words that remain (the next one is last)."""
+        """Read one option, and its value from the remaining words (the next one is last)."""
         if not word.text.startswith("-") or word.text in {"-", "--"}:
             self._note(word.index, f"{shown(word.text)} is not an option", "options start with - or --")
             return
@@ -320,7 +321,7 @@ class OptionLines:
             self._note(word.index, f"{shown(written)} is not a known option", nearest(name, [*known]))
 
     def _words(self, line: str, start: int, place: int) -> list[OptionWord]:
-        """The words of a line from a place on; a # at the start of a word begins a comment."""
+        """Return the words of a line from a place on; a # at the start of a word begins a comment."""
         words: list[OptionWord] = []
         while place < len(line):
             if line[place] in " \t":

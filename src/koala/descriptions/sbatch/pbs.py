@@ -1,4 +1,4 @@
-"""The options of PBS Pro, OpenPBS and Torque in the words of Slurm."""
+"""The options of PBS Pro, OpenPBS and Torque in the terms of Slurm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OUTPUT_KEPT = "outputs are kept until koala job fetch brings them"
 
 
 class PbsOptions(ForeignOptions):
-    """Those of PBS Pro, OpenPBS and Torque."""
+    """The options of PBS Pro, OpenPBS and Torque."""
 
     dialect = BatchDialect.PBS
     same: ClassVar[Mapping[str, str]] = {
@@ -126,7 +126,7 @@ class PbsOptions(ForeignOptions):
             self.add("mem-per-cpu", self._size(size, all_of_it), all_of_it)
 
     def _parts(self, word: OptionWord) -> tuple[int, list[tuple[str, str]]]:
-        """So many nodes or chunks that are alike, and what each has."""
+        """Return the number of equal nodes or chunks, and what each has."""
         if "+" in word.text:
             advice = "write components of their own, in YAML or with #SBATCH hetjob"
             raise ForeignError(word, "several kinds of nodes are more than one component", advice)

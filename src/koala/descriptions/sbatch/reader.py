@@ -1,8 +1,8 @@
-"""Jobs as batch scripts: what the options on the ``#SBATCH`` and ``#KOALA`` lines mean, to a Request. Those for PBS
-and Grid Engine come in the words of Slurm.
+"""Jobs as batch scripts: the meaning of the options on the ``#SBATCH`` and ``#KOALA`` lines, to a Request. Options
+for PBS and Grid Engine arrive in the terms of Slurm.
 
-The script itself is what each component runs. What the first component says of directory, environment, files
-and streams holds for the later ones too, unless they say otherwise; what concerns the whole job stands there only.
+The script itself is what each component runs. The directory, environment, files and streams of the first component
+hold for the later ones too, unless they have their own; options for the whole job stand in the first only.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ JOB_OPTIONS = (
     "checkpoint-shared",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
-# Which option a field of the model comes from, for errors that the model finds.
+# The option of each field of the model, for errors that the model finds.
 _OPTION_OF = {
     "name": "job-name",
     "processors": "ntasks",
@@ -125,7 +125,7 @@ _ADVICE = {
     "flexible": "keep one component, whose tasks are the total, or remove --flexible",
     "site": "remove --clusters or --flexible",
 }
-# What Slurm calls the conditions of a dependency.
+# Slurm's names of the conditions of a dependency.
 _CONDITIONS = {
     "afterok": Condition.DONE,
     "afterany": Condition.ENDED,
@@ -135,7 +135,7 @@ _CONDITIONS = {
 _DEPENDENCY_ADVICE = "write afterok, afterany, after or afternotok with numbers of jobs, as afterok:17:18,afterany:19"
 _JOB_NUMBER = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
 _TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
-# The forms of a time, each with what one unit of its groups is in seconds.
+# The forms of a time, each with the units of its groups in seconds.
 _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
     (re.compile(r"([0-9]{1,9})"), (60,)),
     (re.compile(r"([0-9]{1,9}):([0-9]{1,2})"), (60, 1)),
@@ -151,7 +151,7 @@ T = TypeVar("T")
 
 
 def read_sbatch_noted(text: str, source: str, known: KnownNames = ANY_NAMES) -> tuple[Request, tuple[str, ...]]:
-    """The same as ``read_sbatch``, and notes on those of its options that have no effect."""
+    """Return the same as ``read_sbatch``, with notes on its options without effect."""
     content = checked_source(text, source)
     if not content.text.startswith("#!"):
         raise content.error(0, "a batch script starts with #!", "write a first line such as #!/bin/sh")
@@ -171,12 +171,12 @@ def read_sbatch_noted(text: str, source: str, known: KnownNames = ANY_NAMES) -> 
 
 
 def read_sbatch(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
-    """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
+    """Return the Request that a batch script describes; raise DescriptionError with all problems if it is invalid."""
     return read_sbatch_noted(text, source, known)[0]
 
 
 def slurm_time_s(text: str) -> int | None:
-    """A time as Slurm writes it, in seconds; None where it is none."""
+    """Return a time as Slurm writes it, in seconds; None if it is none."""
     for pattern, units_s in _TIMES:
         found = pattern.fullmatch(text)
         if found:
@@ -185,7 +185,7 @@ def slurm_time_s(text: str) -> int | None:
 
 
 class _UnreadableError(Exception):
-    """A value was refused, and the problem is noted; the reader goes on with the next option."""
+    """A value was refused, and the problem is noted; the reader continues with the next option."""
 
 
 class _Reader:
@@ -199,7 +199,7 @@ class _Reader:
         self._walltime_s: float | None = None
         self._applications: dict[Application, Application] = {}
         self.components = [{option.name: option for option in options} for options in lines.components]
-        # Options that may be repeated are taken in the order in which they stand.
+        # Options that may be repeated are read in the order in which they stand.
         self.repeated = lines.components
 
     def request(self) -> Request:
@@ -215,7 +215,7 @@ class _Reader:
                     )
         if len(self.components) > COMPONENTS_MAX:
             self._note(0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines")
-        # As in Slurm, a script without a size is one task; one without any option is hardly meant for Slurm.
+        # As in Slurm, a script without a size is one task; a script without any option is hardly meant for Slurm.
         if not self.problems and not self._has_options:
             advice = "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
             if self._slips:
@@ -256,7 +256,7 @@ class _Reader:
             raise self._invalid(error, index) from None
 
     def _applied(self, application: Application) -> Application:
-        """One object for equal applications, whatever the number of components."""
+        """Return one object for equal applications, whatever the number of components."""
         return self._applications.setdefault(application, application)
 
     def _invalid(self, error: InvalidRequestError, index: int) -> DescriptionError:
@@ -293,7 +293,7 @@ class _Reader:
         }
 
     def _tasks(self, index: int) -> tuple[int, int]:
-        """How many there are, and how many of them on one node."""
+        """Return how many tasks there are, and how many of them on one node."""
         options = self.components[index]
         tasks = self._get(index, "ntasks", self._count)
         nodes = self._get(index, "nodes", self._nodes)
@@ -321,7 +321,7 @@ class _Reader:
         try:
             gpus, _ = gpus_of_task(self._asked(index), layout)
         except NeedsError:
-            return 1  # what is wrong with the GPUs is told where they are read
+            return 1  # problems with the GPUs are reported where they are read
         if not gpus:
             self._note(where, "--cpus-per-gpu without GPUs", "write --gpus-per-task too, or --cpus-per-task")
         return per_gpu * (gpus or 1)
@@ -374,7 +374,7 @@ class _Reader:
         return None if named is None else tuple(TravellingFile(path=path) for path in sorted({*sum(named, ())}))
 
     def _checkpoint(self) -> Checkpoint | None:
-        """Where the job saves what it has done, and the signal that asks for it: --signal is honoured by itself."""
+        """Return where the job saves its state, and the signal that asks for it: --signal also works alone."""
         first = self.components[0]
         asked = self._get(0, "signal", self._signal)
         every_s = self._get(0, "checkpoint-every", self._duration_s)
@@ -424,7 +424,7 @@ class _Reader:
             return None
 
     def _all(self, index: int, name: str, read: Callable[[OptionWord], T]) -> list[T] | None:
-        """What the options of this name say, or None where there is none."""
+        """Return the values of the options of this name; None if there are none."""
         options = [option for option in self.repeated[index] if option.name == name]
         values = [self._try(option, read) for option in options]
         return [value for value in values if value is not None] if options else None
@@ -452,7 +452,7 @@ class _Reader:
         return number
 
     def _nodes(self, word: OptionWord) -> int:
-        """A number of nodes; of a range such as 2-4 the least, with which Slurm would be content, too."""
+        """Return a number of nodes; for a range such as 2-4 the least, which Slurm accepts, too."""
         least, dash, most = word.text.partition("-")
         if dash and most != least:
             self.notes.append(f"--nodes={word.text} is taken as {least}: the site lays tasks out over its nodes")

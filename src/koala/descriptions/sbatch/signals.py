@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from koala.model.checkpoint import CHECKPOINT_GRACE_S_MAX, GRACE_DEFAULT_S, CheckpointSignal
 
-# Who gets it (R or B in Slurm) does not matter: here those processes get a signal that catch it.
+# The recipient (R or B in Slurm) does not matter: here the processes that catch the signal get it.
 _SIGNAL = re.compile(r"(?:[RBrb]:)?(?:SIG)?([A-Za-z]+[0-9]?|[0-9]{1,2})(?:@([0-9]{1,5}))?")
-# As Linux numbers them.
+# The numbers of Linux.
 _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 SIGNAL_ADVICE = "write --signal=USR1@60 or --signal=B:USR1@60"
 
 
 class AskedSignal(NamedTuple):
-    """A signal, None where no program is asked to save by it, the seconds that one has then, and what is noted."""
+    """A signal, None if it asks no program to save; the seconds of grace; and a note."""
 
     signal: CheckpointSignal | None
     grace_s: float
@@ -23,8 +23,10 @@ class AskedSignal(NamedTuple):
 
 
 def asked_signal(text: str, walltime_s: float | None, *, saves: bool) -> AskedSignal | None:
-    """What the value of ``--signal`` says; None where it is no signal. A job that ``saves`` has said where: it is
-    asked also where its walltime has no end."""
+    """Return the meaning of ``--signal``; None if it is no signal.
+
+    A job that ``saves`` has named the place: it is asked even if its walltime has no end.
+    """
     found = _SIGNAL.fullmatch(text)
     if found is None:
         return None
@@ -41,7 +43,7 @@ def asked_signal(text: str, walltime_s: float | None, *, saves: bool) -> AskedSi
 
 
 def _why_not(name: str, grace_s: float, walltime_s: float | None, *, saves: bool) -> str:
-    """Why no job is asked to save by this signal, so long before the end of its walltime; empty where one is."""
+    """Return why this signal, that long before the end of the walltime, asks no job to save; empty if it does."""
     if name not in set(CheckpointSignal):
         return f"a job is asked to save with one of {', '.join(CheckpointSignal)}"
     if walltime_s is None:

@@ -1,7 +1,7 @@
 """Study files in YAML: which policies meet which jobs on which grids under which seeds, and what is expected of them.
 
-The models below are also the JSON schema that ``koala schema study`` prints. Files that a study names are read by
-``koala.study``.
+The models below are also the JSON schema that ``koala schema study`` prints. ``koala.study`` reads the files that a
+study names.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.grid import PLAN_DEPTH_MAX
 
-# Limits on one study file. The runs are those of all seeds that it may take.
+# Limits on one study file. The runs include those of all seeds that it may take.
 STUDY_RUNS_MAX = 100_000
 STUDY_ENTRIES_MAX = 1_000
 STUDY_SEEDS_MAX = 10_000
-# How many seeds a study takes at first where it does not say, and how many times as many at most.
+# A study starts with this many seeds by default, and uses at most this multiple of its first ones.
 SEEDS_COUNT = 20
 SEEDS_GROWTH = 4
 
@@ -66,7 +66,7 @@ SeedCount = Annotated[int, Field(strict=True, ge=2, le=STUDY_SEEDS_MAX)]
 
 
 def _named(key: str) -> BeforeValidator:
-    """A text alone is the value of this key."""
+    """Read a text alone as the value of this key."""
 
     def read(value: Any) -> Any:
         return {key: value} if isinstance(value, str | int | float) and not isinstance(value, bool) else value
@@ -134,7 +134,7 @@ class StudySeedsText(Description):
 
     @property
     def at_most(self) -> int:
-        """How many there are at most."""
+        """The largest number of seeds."""
         return min(STUDY_SEEDS_MAX, SEEDS_GROWTH * self.count) if self.most is None else self.most
 
 
@@ -170,7 +170,7 @@ class ExpectationText(Description):
 
     @property
     def key(self) -> str:
-        """Which of the three it has."""
+        """Which of the three keys it has."""
         return next(key for key in ("below", "above", "near") if getattr(self, key) is not None)
 
     @property
@@ -213,29 +213,30 @@ class StudyText(Description):
 
     @property
     def runs_max(self) -> int:
-        """How many runs there are at most."""
+        """The largest number of runs."""
         return len(self.policies) * len(self.grids) * (len(self.workloads) + len(self.traces)) * self.seeds.at_most
 
 
 def study_schema() -> dict[str, Any]:
-    """The JSON schema of a study file."""
+    """Return the JSON schema of a study file."""
     return schema_of(StudyText, "Koala study")
 
 
 def read_study_text(text: str, source: str) -> Document[StudyText]:
-    """The study that a YAML text describes, and its places; DescriptionError with all problems where it is none."""
+    """Return the study that a YAML text describes, and its places; raise DescriptionError with all
+    problems if invalid."""
     document: Document[StudyText] = read_document(text, source, StudyText)
     refuse_any(source, _problems(document))
     return document
 
 
 def policy_label(entry: StudyPolicyText) -> str:
-    """What the study calls a policy."""
+    """Return the label of a policy."""
     return entry.label or entry.policy
 
 
 def file_label(entry: StudyGridText | StudyWorkloadText | StudyTraceText) -> str:
-    """What the study calls a grid, a workload or a trace: its label, or its name without folders and endings."""
+    """Return the label of a grid, a workload or a trace, or its name without folders and endings."""
     if entry.label is not None:
         return entry.label
     name = next(value for value in (getattr(entry, key, None) for key in ("grid", "workload", "trace")) if value)
@@ -246,7 +247,7 @@ def file_label(entry: StudyGridText | StudyWorkloadText | StudyTraceText) -> str
 
 
 def _problems(document: Document[StudyText]) -> Iterator[Problem]:
-    """What no part of the document can know alone."""
+    """Yield the problems that no part of the document can detect alone."""
     study = document.model
     if not study.workloads and not study.traces:
         yield document.problem((), "there are no jobs to run", "write workloads: or traces:")

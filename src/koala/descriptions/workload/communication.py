@@ -1,4 +1,4 @@
-"""What generated jobs ask of the links, and where they arrive: the form of both in a workload file."""
+"""The traffic of generated jobs, and where they arrive: the form of both in a workload file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Bandwidths = Annotated[BandwidthsText, BeforeValidator(as_constant, json_schema_
 
 
 def _pattern_alone(value: Any) -> Any:
-    """A pattern alone is always drawn."""
+    """Read a pattern alone as one that is always drawn."""
     return {value: 1.0} if isinstance(value, str) else value
 
 
@@ -94,7 +94,7 @@ class HomeWord(enum.StrEnum):
 
 
 def _home(value: Any) -> Any:
-    """A word, or a weight for each site; the text of another word is told as such."""
+    """Read a word, or a weight for each site; an unknown word is reported as such."""
     if value is None or value == HomeWord.NONE:
         return None
     if isinstance(value, str):

@@ -1,7 +1,7 @@
 """Workload files in YAML: their form, and every check that needs no grid.
 
-The models below are also the JSON schema that ``koala schema workload`` prints, so every field says what it
-means. Drawing jobs from them is the simulator's.
+The models below are also the JSON schema that ``koala schema workload`` prints, so every field has its meaning. The
+simulator draws the jobs.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ExecutionText(DistributionText):
         return self
 
     def covers(self, processors: int) -> bool:
-        """Whether it gives a time for a job of this size."""
+        """Return True if it gives a time for a job of this size."""
         if self.by_size is None or processors in self.by_size:
             return True
         return self.between is Between.LINEAR and min(self.by_size) < processors < max(self.by_size)
@@ -112,7 +112,7 @@ class SizesText(Description):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the most processors that can come out."""
+        """The least and the most processors that can be drawn."""
         if self.uniform is not None:
             return self.uniform
         assert self.constant is not None, "one of the two is given"
@@ -278,7 +278,7 @@ class WorkloadFileText(Description):
 
     @property
     def bytes(self) -> int:
-        """The size, however it was written."""
+        """The size in bytes, however it was written."""
         size = self.size_bytes if self.size is None else self.size
         assert size is not None, "one of the two is given"
         return size
@@ -316,12 +316,12 @@ class WorkloadFile(NamedTuple):
 
 
 def workload_schema() -> dict[str, Any]:
-    """The JSON schema of a workload file."""
+    """Return the JSON schema of a workload file."""
     return schema_of(WorkloadText, "Koala workload")
 
 
 def read_workload(text: str, source: str) -> WorkloadFile:
-    """The workload that a YAML text describes; DescriptionError with all problems where it describes none.
+    """Return the workload that a YAML text describes; raise DescriptionError with all problems if it is invalid.
 
     >>> from koala.simulator import read_workload
     >>> file = read_workload("jobs: [{at_s: 0, execution_s: 60, job: {components: [{processors: 2}]}}]", "two.yaml")
@@ -342,7 +342,7 @@ def _listed_request(document: Document[WorkloadText], index: int) -> Request:
 
 
 def _contradictions(document: Document[WorkloadText], requests: tuple[Request, ...]) -> Iterator[Problem]:
-    """What no part of the document can know alone."""
+    """Yield the problems that no part of the document can detect alone."""
     workload = document.model
     if not workload.jobs and not workload.generate:
         yield document.problem((), "there are no jobs in it", "write jobs: or generate:")
@@ -367,7 +367,7 @@ def _contradictions(document: Document[WorkloadText], requests: tuple[Request, .
 def _spawn_problems(
     document: Document[WorkloadText], index: int, listed: ListedJobText, graph: TaskGraph | None
 ) -> Iterator[Problem]:
-    """The tasks come in this order, each with those before it in the job."""
+    """Yield problems with spawned tasks, which come in this order, each with those before it in the job."""
     for number, spawns in enumerate(listed.spawns):
         path: tuple[str | int, ...] = ("jobs", index, "spawns", number)
         if graph is None:

@@ -1,7 +1,7 @@
-"""YAML text to a tree of nodes that remember their place, built from parser events under limits.
+"""YAML text to a tree of nodes that keep their places, built from parser events under limits.
 
-Scalars are read by the rules of YAML 1.2, so that ``no``, ``on`` and ``1:30`` stay text. Nothing here knows
-what a document means, and nothing here constructs objects from tags.
+Scalars are read by the rules of YAML 1.2, so that ``no``, ``on`` and ``1:30`` stay text. Nothing here interprets a
+document, and nothing here constructs objects from tags.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from koala.descriptions.errors import (
 DEPTH_MAX = 32
 NODES_MAX = 100_000
 EXPANDED_CHARACTERS_MAX = 2 * 1024 * 1024
-# The same for files of task graphs and of machines.
+# The same limits for files of task graphs and of machines.
 LARGE_NODES_MAX = 5_000_000
 LARGE_EXPANDED_CHARACTERS_MAX = 128 * 1024 * 1024
 # The parser compares each of these with all the others, and none has a use here.
@@ -37,7 +37,7 @@ TAG_DIRECTIVES_MAX = 100
 
 
 class DocumentSize(NamedTuple):
-    """How large a document may be: its text, its values, and their characters with all aliases written out."""
+    """The limits of a document: its text, its values, and their characters with all aliases expanded."""
 
     text: Limit = TEXT_LIMIT
     nodes: Limit = Limit("NODES_MAX", NODES_MAX)
@@ -53,11 +53,11 @@ LARGE = DocumentSize(
 
 Scalar: TypeAlias = str | int | float | bool | None
 
-# A tuple made once: there may be a hundred thousand values, each of which is asked several times.
+# A tuple made once: there may be a hundred thousand values, each of which is checked several times.
 _COLLECTIONS = (list, dict)
 _SCALAR = yaml.ScalarEvent
 
-# libyaml where it is built in: the same events, many times faster.
+# libyaml if it is built in: the same events, many times faster.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -69,7 +69,7 @@ _SPECIAL_FLOATS = {
     sign + name: float(sign + name[1:]) for sign in ("", "+", "-") for name in (".inf", ".Inf", ".INF")
 } | {name: float("nan") for name in (".nan", ".NaN", ".NAN")}
 
-# Characters that YAML has no place for.
+# Characters that YAML does not allow.
 _UNWANTED = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _HINTS = (
@@ -95,13 +95,13 @@ class YamlNode:
         self.content = content
         self.raw = raw
         self.plain = plain
-        # How many collections deep the node is, and how many nodes and characters it has with all below it.
+        # The depth of collections in the node, and the nodes and characters in it and below it.
         self.height = 1 if isinstance(content, _COLLECTIONS) else 0
         self.nodes = 1
         self.characters = len(raw)
 
     def value(self) -> Any:
-        """The node as plain Python values."""
+        """Return the node as plain Python values."""
         if isinstance(self.content, dict):
             return {key: node.value() for key, (_, node) in self.content.items()}
         if isinstance(self.content, list):
@@ -113,7 +113,7 @@ Content: TypeAlias = Scalar | list[YamlNode] | dict[str, tuple[YamlNode, YamlNod
 
 
 def scalar_value(raw: str) -> Scalar:
-    """What an unquoted scalar means in YAML 1.2."""
+    """Return the meaning of an unquoted scalar in YAML 1.2."""
     if raw in _NULLS:
         return None
     if raw in _BOOLEANS:
@@ -126,7 +126,7 @@ def scalar_value(raw: str) -> Scalar:
 
 
 class _Builder:
-    """Puts the events of one document together, and keeps the problems that do not stop the reading."""
+    """Builds one document from its events, and keeps the problems that do not stop the reading."""
 
     def __init__(self, content: SourceText, size: DocumentSize) -> None:
         self.content = content
@@ -142,7 +142,7 @@ class _Builder:
 
     def take(self, event: Any) -> None:
         index: int = event.start_mark.index
-        if isinstance(event, _SCALAR):  # as most are
+        if isinstance(event, _SCALAR):  # like most
             self._refuse_tag(event.tag, index)
             value = event.value
             self._refuse_not_text(value, index)
@@ -171,7 +171,7 @@ class _Builder:
             self._anchor(anchor, node)
 
     def _add(self, node: YamlNode) -> None:
-        """Give a complete node to the collection that is open, or make it the root."""
+        """Give a complete node to the open collection, or make it the root."""
         # The nodes below this one were counted when they were added, unless they come through an alias.
         self.nodes += 1
         if self.nodes > self.size.nodes.most:
@@ -241,7 +241,7 @@ class _Builder:
             )
 
     def _refuse_not_text(self, value: str, index: int) -> None:
-        # An escape in double quotes can write what the text itself may not hold.
+        # An escape in double quotes can write what the text itself may not contain.
         if NOT_TEXT.search(value):
             self._note(index, "this text holds NUL or half of a surrogate pair", "take the escape out")
 
@@ -288,9 +288,9 @@ class Composed(NamedTuple):
 
 
 def compose(text: str, source: str, size: DocumentSize = USUAL) -> Composed:
-    """The tree of a text.
+    """Return the tree of a text.
 
-    Raises DescriptionError where no tree can be made: bad syntax, a limit, an empty text.
+    Raises DescriptionError if there is none: bad syntax, a limit, an empty text.
     """
     content = checked_source(text, source, size.text)
     unwanted = _UNWANTED.search(content.text)
@@ -315,7 +315,7 @@ def compose(text: str, source: str, size: DocumentSize = USUAL) -> Composed:
     except DescriptionError:
         raise
     except (ValueError, OverflowError):
-        # The parser in Python lets an escape beyond Unicode through to chr(); libyaml reports it with its place.
+        # The parser in Python passes an escape beyond Unicode to chr(); libyaml reports it with its place.
         raise content.error(0, "this is not YAML: an escape names no character", "correct the \\U escape") from None
     if builder.root is None:
         raise content.error(0, "there is nothing in this text", "write a mapping: 'key: value' lines")

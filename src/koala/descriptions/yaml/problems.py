@@ -1,6 +1,6 @@
-"""The wording of what pydantic finds: each of its errors becomes a message, advice and a place in the document.
+"""The wording of pydantic's findings: each of its errors becomes a message, advice and a place in the document.
 
-Validators of our models say what they mean with ``wrong``; everything else is translated by kind.
+Validators of our models state their problems with ``wrong``; everything else is translated by kind.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from koala.descriptions.errors import printable, shown
 NAME_ADVICE = "write letters, digits, dots, underscores and dashes, the first a letter or a digit"
 
 _OUR_KIND = "koala"
-# How many known words are listed beside a near match, and where nothing comes near.
+# At most this many known words are listed beside a near match, and if no word is similar.
 _LISTED_MAX = 12
-# Among how many known words the nearest is looked for.
+# The nearest word is sought among at most this many known ones.
 _COMPARED_MAX = 1_000
 _LISTED_ALONE_MAX = 50
-# Of a shorter word nobody knows what it is short for.
+# A shorter word is no recognisable abbreviation.
 _SHORT_LETTERS_MIN = 3
 
 
 class Wording(NamedTuple):
-    """What to tell the user of one error, and about which part of the document."""
+    """The words for the user about one error, and its part of the document."""
 
     path: tuple[str | int, ...]
     message: str
@@ -38,17 +38,17 @@ class Wording(NamedTuple):
 
 
 def wrong(message: str, advice: str, *at: str | int) -> PydanticCustomError:
-    """An error for a validator to raise; ``at`` leads from the value under validation to the part that is wrong."""
+    """Return an error for a validator to raise; ``at`` leads from the validated value to the wrong part."""
     return PydanticCustomError(_OUR_KIND, "{message}", {"message": message, "advice": advice, "at": at})
 
 
 def text_wanted() -> PydanticCustomError:
-    """An error for a validator that wants text: the reader then tries again with the text as it was written."""
+    """Return an error for a validator that wants text: the reader then tries again with the text as written."""
     return PydanticCustomError("string_type", "Input should be a valid string")
 
 
 def worded(detail: ErrorDetails, model: type[BaseModel]) -> Wording:
-    """The wording of one of pydantic's errors about this model."""
+    """Return the wording of one of pydantic's errors about this model."""
     path = detail["loc"]
     kind = detail["type"]
     context: dict[str, Any] = detail.get("ctx", {})
@@ -73,7 +73,7 @@ def worded(detail: ErrorDetails, model: type[BaseModel]) -> Wording:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Advice for an unknown word: the nearest known one, and all of them where that is not much to read."""
+    """Return advice for an unknown word: the nearest known one, and all of them if that is not much to read."""
     by_lower = {name.lower(): name for name in known[:_COMPARED_MAX]}
     matches = _short_for(word.lower()[:100], by_lower)
     matches = matches or difflib.get_close_matches(word.lower()[:100], by_lower, n=1, cutoff=0.6)
@@ -85,8 +85,10 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 
 def _short_for(word: str, known: Iterable[str]) -> list[str]:
-    """The shortest known word that begins as this one does and has all its letters in their order: procs is short for
-    processors, and is not meant for probes, which has as many letters of it."""
+    """Return the shortest known word that begins with the same letter and has all letters of this one in their order.
+
+    procs is short for processors, and not for probes, which shares as many letters with it.
+    """
     if len(word) < _SHORT_LETTERS_MIN:
         return []
     return sorted((each for each in known if each[:1] == word[:1] and _is_within(word, each)), key=len)[:1]
@@ -122,7 +124,7 @@ def _keys_in(field: FieldInfo) -> list[str]:
 
 
 def _models_at(path: Sequence[str | int], model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models that a path may lead to; names of union branches and of mapping keys stay where they are."""
+    """Return the models that a path may lead to; names of union branches and of mapping keys are skipped."""
     models = [model]
     for step in path:
         fields = [field for found in models for key, field in _fields(found) if key == step]
@@ -182,7 +184,7 @@ def _choice(value: str, context: dict[str, Any]) -> tuple[str, str]:
 
 
 def _pattern(value: str, _: dict[str, Any]) -> tuple[str, str]:
-    # Names are the only values of which a model gives the pattern.
+    # Names are the only values with a pattern in a model.
     return f"{value} is not a name", NAME_ADVICE
 
 

@@ -1,8 +1,8 @@
 """YAML text to a pydantic model, every problem reported at its line and column.
 
-``read_yaml`` is the whole way; ``read_document`` also gives the document, for checks that a model cannot make
-alone. The tree and its limits are in ``koala.descriptions.yaml.nodes``, the wording of pydantic's errors in
-``koala.descriptions.yaml.problems``.
+``read_yaml`` is the whole way; ``read_document`` also returns the document, for checks that a model cannot make
+alone. The tree and its limits are in ``koala.descriptions.yaml.nodes``, the wording of pydantic's
+errors in ``koala.descriptions.yaml.problems``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["DEPTH_MAX", "NODES_MAX", "Document", "read_composed", "read_document
 
 M = TypeVar("M", bound=BaseModel)
 
-# Where a model wants text and the user wrote 4000, the text is taken as written and the model asked again. Each
-# round can uncover more such places, behind a validator that ran only now.
+# If a model wants text and the user wrote 4000, the text is used as written and validated again. Each round can
+# uncover more such places, behind a validator that ran only now.
 _ROUNDS_MAX = 4
 _TEXT_WANTED = frozenset({"string_type", "string_sub_type"})
 
@@ -37,7 +37,7 @@ class FoundNode(NamedTuple):
 
 
 class Document(Generic[M]):
-    """A document that was read: the model, and where each part of it stands in the text."""
+    """A document that was read: the model, and the place of each part in the text."""
 
     def __init__(self, content: SourceText, root: YamlNode) -> None:
         self.content = content
@@ -45,7 +45,8 @@ class Document(Generic[M]):
         self.model: M
 
     def find(self, path: Sequence[str | int]) -> FoundNode:
-        """The place that a path names; steps that are not in the tree (names of union branches) are passed over."""
+        """Return the place that a path names; steps that are not in the tree (names of union branches)
+        are passed over."""
         found = FoundNode(self.root, None, ())
         for step in path:
             content = found.node.content
@@ -57,15 +58,15 @@ class Document(Generic[M]):
         return found
 
     def problem(self, path: Sequence[str | int], message: str, advice: str, *, at_key: bool = False) -> Problem:
-        """A problem at the value that a path names, or at its key."""
+        """Return a problem at the value that a path names, or at its key."""
         found = self.find(path)
-        # An empty value has no place of its own that one could see.
+        # An empty value has no visible place of its own.
         use_key = found.key is not None and (at_key or (found.node.plain and not found.node.raw))
         node = found.key if use_key and found.key is not None else found.node
         return self.content.problem(node.index, message, advice)
 
     def error(self, path: Sequence[str | int], message: str, advice: str) -> DescriptionError:
-        """The error for one problem at the value that a path names."""
+        """Return the error for one problem at the value that a path names."""
         return DescriptionError(self.content.source, [self.problem(path, message, advice)])
 
 
@@ -80,7 +81,7 @@ def read_document(text: str, source: str, model: type[M]) -> Document[M]:
 
 
 def read_composed(composed: Composed, model: type[M]) -> Document[M]:
-    """The same for a text whose tree is there already."""
+    """Read a text whose tree exists already, as ``read_document`` does."""
     content, root, problems = composed
     document: Document[M] = Document(content, root)
     value = root.value()
@@ -95,7 +96,7 @@ def read_composed(composed: Composed, model: type[M]) -> Document[M]:
             break
     told = [detail for detail in details if not _is_echo(detail)] or details
     if problems or told:
-        # To word a problem takes a thousand times as long as to find it, so only those that are reported are worded.
+        # To word a problem takes a thousand times as long as to find it, so only reported ones are worded.
         first = heapq.nsmallest(ERRORS_MAX, told, key=lambda detail: _place(document, detail))
         problems = [*problems, *(_positioned(document, worded(detail, model)) for detail in first)]
         raise DescriptionError(content.source, dict.fromkeys(problems), unreported=len(told) - len(first))
@@ -103,7 +104,7 @@ def read_composed(composed: Composed, model: type[M]) -> Document[M]:
 
 
 def _take_as_text(document: Document[M], value: Any, details: list[ErrorDetails]) -> bool:
-    """Put the text as written where text was wanted; whether anything changed."""
+    """Put the text as written where text was wanted; return True if anything changed."""
     changed = False
     for detail in details:
         node, _, steps = document.find(detail["loc"])
@@ -119,12 +120,13 @@ def _take_as_text(document: Document[M], value: Any, details: list[ErrorDetails]
 
 
 def _is_echo(detail: ErrorDetails) -> bool:
-    """Whether a list only seems too short because its bad entries, each with a problem of its own, did not count."""
+    """Return True if a list only seems too short because its bad entries, each with its own problem,
+    did not count."""
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _place(document: Document[M], detail: ErrorDetails) -> int:
-    """Where a problem is, nearly: what is wrong with a key stands at its key."""
+    """Return the approximate place of a problem: a problem with a key stands at its key."""
     found = document.find(detail["loc"])
     return found.node.index if found.key is None else found.key.index
 

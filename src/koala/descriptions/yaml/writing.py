@@ -10,7 +10,7 @@ _WIDTH_MAX = 2_147_483_647  # of a line of YAML, for a library in C
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes scripts as blocks that one can read, and text with odd characters in escapes."""
+    """Writes scripts as readable blocks, and text with odd characters in escapes."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -28,6 +28,6 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(value: Any) -> str:
-    """The text of a value. Lines are not folded: what a fold means depends on the spaces around it."""
+    """Return the text of a value. Lines are not folded: the meaning of a fold depends on the spaces around it."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH_MAX)
     return text
