@@ -236,6 +236,9 @@ def test_a_plan_that_raises_in_the_scan_of_the_other_queue_blames_none_of_its_jo
         return make(self, job)
 
     monkeypatch.setattr(JobPlans, "_make", broken)
+    driver.wait_until(12.0)
+    driver.report("a", others=0, processors=12)
+    driver.report("a", others=5, processors=10)
     with pytest.raises(HandlingError) as raised:
         driver.pass_time(500.0)
     assert not set(raised.value.jobs) & {4, 5}
