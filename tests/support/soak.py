@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 from tests.support.second_try import MENDED_BY, OF_WHOLE_GRIDS
 
 # Tests that race with a crowded machine: they have a second try in a run of all tests, or kill and wait for daemons.
-UNSTEADY = (*OF_WHOLE_GRIDS, *MENDED_BY, "tests/daemon/engine/")
+UNSTEADY = (*OF_WHOLE_GRIDS, *MENDED_BY)
 KILLS = "tests/daemon/engine/test_kills.py"
 TESTS = ("tests", "papers/tests")
 # A turn is to take minutes at most, so that all kinds get theirs.
