@@ -1,7 +1,7 @@
 """Where components run: the protocol that every kind of site keeps.
 
-A site carries out what it is told and reports what happened; it decides nothing about jobs, and knows nothing of how
-an application is started beyond running the script it is given.
+A site carries out commands and reports what happened. It decides nothing about jobs. It starts an application only by
+running the script that it receives.
 """
 
 from __future__ import annotations

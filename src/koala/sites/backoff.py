@@ -1,12 +1,12 @@
-"""How long to wait before something is tried or polled again."""
+"""Waits between attempts and between polls."""
 
 from __future__ import annotations
 
 
 class Backoff:
-    """Ever longer waits, from the first to the longest, until it is told to begin again.
+    """Waits that grow from the first to the longest, until ``reset``.
 
-    The next ``steady`` waits after the first are as long as that one, before they grow.
+    The ``steady`` waits after the first have the same length, before they grow.
     """
 
     def __init__(self, first_s: float, most_s: float, growth: float = 1.5, *, steady: int = 0) -> None:
@@ -15,15 +15,15 @@ class Backoff:
         self._growth = growth
         self._steady = steady
         self._steady_left = steady
-        self.wait_s = first_s  # how long to wait now
+        self.wait_s = first_s  # the current wait
 
     def reset(self) -> None:
-        """Begin again."""
+        """Return to the first wait."""
         self.wait_s = self._first_s
         self._steady_left = self._steady
 
     def grow(self) -> None:
-        """Nothing has changed: the next wait is longer, once those that are alike are over."""
+        """Lengthen the next wait, once the steady ones are over."""
         if self._steady_left > 0:
             self._steady_left -= 1
         else:

@@ -1,4 +1,4 @@
-"""One component that has not ended, as a site of any kind watches it, and what its end means."""
+"""One live component as a site of any kind watches it, and the meaning of its end."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from koala.model.messages import (
 )
 from koala.sites.component_directory import EXIT_BYTES_MAX, OVERLONG, AbortRecord, overlong, proved
 
-# Outcome, reason, the application's exit code, and whose failure it is, where that is known.
+# Outcome, reason, the application's exit code, and whose fault it is, if known.
 Ending: TypeAlias = tuple[Outcome, str, int | None, Fault | None]
 
-# Exit codes above this are how a shell says that a signal ended a program.
+# Exit codes above this mean, in a shell, that a signal ended the program.
 SIGNALLED = 128
 
-# What a component wrote last to its standard error is told where it ended so.
+# The last line on a component's standard error is reported with these outcomes.
 TOLD_STDERR = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SITE_FAILED})
-# How shells and other programs show the sign that ends each line of a text from DOS, where they take it for part of a
-# name.
+# How shells and other programs show the carriage return at the end of each line of a DOS text, when they take it for
+# a part of a name.
 _DOS_LINES = re.compile(r"\r[:']|\$'\\r'|\^M:|\\r\W*: No such file")
 
 
-# A number in a component's record of what it has used has no more digits.
+# A number in a component's usage record has at most this many digits.
 _USAGE_DIGITS_MAX = 15
 
 
 class Usage(NamedTuple):
-    """What a component's application has used; None where it could not be measured. See ``ComponentEnded``."""
+    """What a component's application has used; None if it could not be measured. See ``ComponentEnded``."""
 
     processor_s: float | None = None
     peak_memory_bytes: int | None = None
@@ -47,19 +47,19 @@ NOT_MEASURED = Usage()
 
 
 class LivePhase(enum.Enum):
-    """Where a component is at its site. Slots of an embedded site are held from STARTING until ENDED; at a batch site
-    a component is QUEUED until its files tell more."""
+    """The state of a component at its site. It holds slots of an embedded site from STARTING until ENDED; at a batch
+    site it is QUEUED until its files show more."""
 
     QUEUED = "queued"
     STARTING = "starting"
-    READY = "ready"  # at the barrier, or past it once it was released
+    READY = "ready"  # at the barrier, or past it after the release
     ENDED = "ended"
 
 
 class LiveComponent:
     """A component that has not ended.
 
-    ``abort`` says that it is being ended, and why. One that is ``lost`` has no directory any more that could be used.
+    ``abort`` says that it is being ended, and why. A ``lost`` component has no usable directory any more.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -77,16 +77,16 @@ class LiveComponent:
 
     @property
     def processors(self) -> int:
-        """How many it needs."""
+        """The number of processors that it needs."""
         return self.launch.processors
 
     @property
     def is_ending(self) -> bool:
-        """Whether its end is expected at any moment."""
+        """True if its end may come at any moment."""
         return self.abort is not None
 
     def newest(self, at: float) -> AnyEvent:
-        """Its newest event."""
+        """Return its newest event."""
         if self.phase is LivePhase.READY and self.released_at is not None:
             return ComponentRunning(at=at, token=self.token)
         if self.phase is LivePhase.READY:
@@ -94,19 +94,19 @@ class LiveComponent:
         return ComponentAccepted(at=at, token=self.token)
 
     def walltime_left_s(self, now: float) -> float | None:
-        """How long it may go on; None where nothing limits it, or where it does not run or is being ended."""
+        """Return how long it may go on; None without a limit, and if it does not run or is being ended."""
         if self.launch.walltime_s is None or self.released_at is None or self.is_ending:
             return None
         return self.released_at + self.launch.walltime_s - now
 
     def believed(self, used: Usage, now: float, processors: int) -> Usage:
-        """What it says that it has used, but for more than so many processors can have done since its barrier opened:
-        its application may have written that."""
+        """Return its reported use, limited to what this many processors can have done since its barrier opened: its
+        application may have written the report."""
         possible_s = 0.0 if self.released_at is None else processors * max(0.0, now - self.released_at)
         return used if (used.processor_s or 0.0) <= possible_s else used._replace(processor_s=None)
 
     def timed_out(self) -> AbortRecord:
-        """What is said of it when its walltime is over."""
+        """Return the abort of a component whose walltime is over."""
         reason = f"it ran longer than its walltime of {self.launch.walltime_s:g} s"
         return AbortRecord(outcome=Outcome.TIMED_OUT, reason=reason, fault=Fault.JOB)
 
@@ -114,16 +114,16 @@ class LiveComponent:
 def ending(
     launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str, *, released: bool
 ) -> Ending:
-    """What the end of a component means.
+    """Return the meaning of a component's end.
 
-    ``exit_words`` is what its script recorded; None if it recorded nothing, of which ``unrecorded`` tells why. Once
-    it was ``released`` its application may have written that.
+    ``exit_words`` is what its script recorded; None if it recorded nothing, and then ``unrecorded`` says why. Once it
+    was ``released`` its application may have written them.
     """
     outcome, reason, exit_code, fault = _ending(launch, abort, exit_words, unrecorded)
     if abort is not None or not released:
         return outcome, reason, exit_code, fault
     if exit_words and outcome is Outcome.SITE_FAILED and exit_words[0] not in (KILLED, UNWRITTEN):
-        # Neither does its script write that then.
+        # The script never writes that.
         return Outcome.FAILED, f"the job wrote its own {EXIT}: {' '.join(exit_words)!r}", None, Fault.JOB
     return outcome, reason, exit_code, proved(fault)
 
@@ -169,7 +169,7 @@ def _of_exit_code(exit_code: int) -> Ending:
 
 
 def recorded_exit_code(exit_words: list[str] | None) -> int | None:
-    """The application's exit code in a script's record of its end, if there is one."""
+    """Return the application's exit code in a script's record of its end, if there is one."""
     match exit_words:
         case [word, code] if word == EXITED and code.isascii() and code.isdigit() and len(code) <= 3:
             return int(code)
@@ -177,8 +177,8 @@ def recorded_exit_code(exit_words: list[str] | None) -> int | None:
 
 
 def stderr_line(text: str) -> str:
-    """A line of an application's errors as it is told: printable, in one line and not too long. Of one that was
-    written over again and again, as progress is shown, the last state counts."""
+    """Return a line of an application's errors for a report: printable, a single line and not too long. Of a line
+    that is overwritten repeatedly, like a progress display, the last state counts."""
     is_dos = _DOS_LINES.search(text) is not None
     line = text.strip()
     line = line.replace("\r", "\\r") if is_dos else line.rpartition("\r")[2]
@@ -189,8 +189,8 @@ def stderr_line(text: str) -> str:
 
 
 def usage(text: str) -> Usage:
-    """A script's record of what its application has used. The application may have written there what it likes: what
-    is no such record tells nothing."""
+    """Parse a script's record of what its application has used. The application may have written anything there: an
+    invalid record counts as unknown."""
     words = text.split()
     if len(words) != 2:
         return NOT_MEASURED

@@ -1,12 +1,12 @@
-"""Control groups (cgroup v2) of components on this machine: nothing leaves one by what it does to its session, its
-environment and its parents, and the kernel kills all of one at once.
+"""Control groups (cgroup v2) of components on this machine: nothing leaves a group by changing its session,
+environment or parents, and the kernel kills all processes of a group at once.
 
-They are against accidents, and not against malice: a component has the user of the daemon, and may write itself into
-the group above. Then the descendants of its supervisor are all that is known of it.
+They protect against accidents, not malice: a component has the user of the daemon, and may write itself into the
+group above.
 
-A supervisor makes the group of its component where it may (``koala.sites.local.supervisor``); it is known by its
-name, which follows from the component's directory. Here is what a site does with it. Where there is none, the
-descendants of the supervisor are all that is known of a component.
+A supervisor creates the group of its component if it may (``koala.sites.local.supervisor``); the group's name follows
+from the component's directory. This module is the site's side. Without a group, only the descendants of the
+supervisor are known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 from pathlib import Path
 
-# The variable by which a supervisor learns the name of its group.
+# The variable that gives a supervisor the name of its group.
 GROUP = "KOALA_CGROUP"
 _PREFIX = "koala-component-"
 _DIGITS = 32
@@ -25,14 +25,15 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def group_name(home: Path) -> str:
-    """The name of the group of the component that lives in a directory."""
+    """Return the name of the group of the component that lives in a directory."""
     return _PREFIX + hashlib.sha256(str(home).encode(errors="surrogateescape")).hexdigest()[:_DIGITS]
 
 
 def group_in(text: str) -> str:
-    """The group of a component that a process is in, as a path below the hierarchy, by its ``/proc/PID/cgroup``;
-    empty for none. It may be in a group that the component made itself, which is below its own."""
-    if _PREFIX not in text:  # as with nearly all processes
+    """Return the component's group that contains a process, as a path below the hierarchy, from its
+    ``/proc/PID/cgroup``; empty if there is none. The process may be in a nested group that the component made
+    itself."""
+    if _PREFIX not in text:  # the case of nearly all processes
         return ""
     for line in text.splitlines():
         if line.startswith(_UNIFIED) and f"/{_PREFIX}" in line:
@@ -42,7 +43,7 @@ def group_in(text: str) -> str:
 
 
 def hierarchy(mounts: Path = _MOUNTS) -> Path | None:
-    """Where cgroup v2 is mounted; None where it is not."""
+    """Return the mount point of cgroup v2; None if it is not mounted."""
     with contextlib.suppress(OSError):
         for line in mounts.read_text(errors="surrogateescape").splitlines():
             fields = line.split(" ")
@@ -52,7 +53,7 @@ def hierarchy(mounts: Path = _MOUNTS) -> Path | None:
 
 
 def kill_group(group: str, mounts: Path = _MOUNTS) -> None:
-    """Have the kernel kill all that is in a group. Where that fails, its processes are killed one by one anyway."""
+    """Have the kernel kill all processes in a group. If that fails, they are killed one by one anyway."""
     root = hierarchy(mounts)
     if root is not None and group:
         with contextlib.suppress(OSError):
@@ -60,7 +61,7 @@ def kill_group(group: str, mounts: Path = _MOUNTS) -> None:
 
 
 def remove_group(home: Path, mounts: Path = _MOUNTS, own: Path = _OWN) -> None:
-    """The component is over: its group goes, if its supervisor could not see to that."""
+    """Remove the group of a component that is over, if its supervisor could not."""
     root = hierarchy(mounts)
     with contextlib.suppress(OSError):
         above = next(line for line in own.read_text().splitlines() if line.startswith(_UNIFIED))

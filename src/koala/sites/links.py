@@ -1,6 +1,6 @@
-"""How input files appear where an application starts: as links into the site's file area, and nowhere else.
+"""Input files appear where an application starts: as links into the site's file area, and nowhere else.
 
-The rule is in ``links.sh`` for every kind of site: a batch site runs it there, an embedded one on this machine.
+``links.sh`` implements the rule for every kind of site: a batch site runs it there, an embedded site on this machine.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from koala.model.request import SiteName
 from koala.sites.protocol import SiteError
 from koala.sites.shell_script import assign, function, quoted, shell_file
 
-# How many links may lead from one to the next.
+# The longest chain of links that is followed.
 LINK_HOPS_MAX = 40
 
 
 def stage(links: Sequence[InputLink]) -> str:
-    """Define ``koala_stage TOKEN``, which makes the links in a component's workspace. To be called where all
-    components are.
+    """Define ``koala_stage TOKEN``, which makes the links in a component's workspace. Call it in the directory of all
+    components.
 
     Section ``trouble WHAT INDEX`` for the first link that cannot be made; then ``$koala_trouble`` is set.
     """
@@ -35,7 +35,7 @@ def stage(links: Sequence[InputLink]) -> str:
 
 
 def refused(site: SiteName, what: str, link: InputLink) -> SiteError:
-    """A section ``trouble`` in words, with what to do, and whose fault it is."""
+    """Return the error for a section ``trouble``, with advice and whose fault it is."""
     source, destination = repr(link.source), repr(posixpath.normpath(link.destination))
     fault = Fault.JOB
     match what:

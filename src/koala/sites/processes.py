@@ -1,9 +1,9 @@
-"""The only place that starts processes and sends signals, and how a process is known for certain.
+"""The only module that starts processes and sends signals, and how it identifies a process.
 
-A process is known by its id, its start time and the boot, since ids are used again. The processes of a component are
-those of its session, those that carry its directory in their environment, as MPI ranks and daemons leave a session,
-those that descend from its supervisor, if it has one: a program may leave its session and clear its environment; and
-those in its control group, where the machine lets it have one.
+A process is identified by its id, its start time and the boot, since ids are reused. The processes of a component are
+the processes of its session; those that carry its directory in their environment, since MPI ranks and daemons leave a
+session; the descendants of its supervisor, if it has one, since a program may leave its session and clear its
+environment; and those in its control group, where the machine permits one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from koala.sites.control_groups import GROUP, group_in, group_name, kill_group
 # What a component inherits from the driver's environment: enough to find programs, and no secrets.
 INHERITED_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 MARKER = "KOALA_HOME"
-# What the supervisor of a component carries instead; see ``koala.sites.local.supervisor``.
+# The variable that a component's supervisor carries instead; see ``koala.sites.local.supervisor``.
 SUPERVISES = "KOALA_SUPERVISES"
 ENVIRON_BYTES_MAX = 4_194_304
 _STAT_BYTES_MAX = 4_096
-# What a system call takes for the id of a process is below this.
+# System calls accept process ids below this.
 _PIDS_END = 2**31
-# The kernel's own threads have this flag (PF_KTHREAD), and nothing that a component could be known by.
+# The flag of the kernel's own threads (PF_KTHREAD), which never belong to a component.
 _KERNEL_THREAD = 0x0020_0000
-# What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
+# How long a program's output is awaited after its end: a process that it left behind may keep the pipe open.
 LAST_WORDS_S = 0.5
 _PIECE_BYTES = 65_536
-# A module's ``main``, given its directory and its name: a program that is run by its path is compiled at each start.
+# Runs a module's ``main``, given its directory and its name: Python compiles a program at each start if it is run by
+# its path.
 _RUN_MODULE = "import sys; sys.path.append(sys.argv.pop(1)); __import__(sys.argv.pop(1)).main()"
 
 _PROC = Path("/proc")
@@ -47,7 +48,7 @@ _SUPERVISES_MARK = os.fsencode(f"\0{SUPERVISES}=")
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One process, for ever: '-' stands for what this machine does not tell."""
+    """One process, for ever: '-' stands for a value that this machine does not provide."""
 
     pid: int
     started: str
@@ -55,7 +56,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Child(msgspec.Struct, frozen=True):
-    """A process that this one started, and must reap."""
+    """A child of this process, which must reap it."""
 
     pid: int
 
@@ -69,19 +70,20 @@ class _Stat(msgspec.Struct, frozen=True):
 
 
 def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of an environment that a component gets."""
+    """Return the part of an environment that a component inherits."""
     return {name: environment[name] for name in INHERITED_VARIABLES if name in environment}
 
 
 def own_environment() -> dict[str, str]:
-    """The part of this process's environment that a component gets."""
+    """Return the part of this process's environment that a component inherits."""
     return inherited_environment(os.environ)
 
 
 def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], supervisor: Path | None = None) -> Child:
     """Run a script of a directory in a session of its own, so that it outlives this process and its terminal.
 
-    The supervisor is a Python program that runs the script and ends what that leaves. Without /proc there is none.
+    The supervisor is a Python program that runs the script and ends everything the script leaves. Without /proc there
+    is none.
     """
     words, mark = ["/bin/sh", f"./{script}"], MARKER
     if supervisor is not None and sys.executable and _BOOT_ID.exists():
@@ -99,13 +101,13 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], sup
             stderr=output,
             start_new_session=True,
         )
-    # Popen objects complain when they are dropped before their process ends, which is how these are meant to live.
+    # A Popen object complains when it is dropped before its process ends, which is normal here.
     process.returncode = 0
     return Child(process.pid)
 
 
 def run_script(text: str, directory: Path) -> tuple[bytes, bytes]:
-    """Run a shell script in a directory and wait for it: what it wrote, and what it complained of."""
+    """Run a shell script in a directory and wait for it; return its output and its errors."""
     done = subprocess.run(
         ["/bin/sh"],
         input=text.encode(),
@@ -119,9 +121,9 @@ def run_script(text: str, directory: Path) -> tuple[bytes, bytes]:
 
 
 class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program wrote, and its exit code: negative for a signal, None if its time was up and it was killed.
+    """A program's output and its exit code: negative for a signal, None if it was killed at its time limit.
 
-    ``overflowed`` says that it wrote more than it may, for which it was killed as well.
+    ``overflowed`` says that it was killed because it wrote too much.
     """
 
     code: int | None
@@ -131,9 +133,9 @@ class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attended(asyncio.SubprocessProtocol):
-    """A program that is written to and read from while it runs, in a session of its own: see ``attend``.
+    """A program with which one communicates while it runs, in a session of its own: see ``attend``.
 
-    What it writes is in ``written``, by descriptor, up to a limit that each of them has.
+    ``written`` is its output by descriptor, each up to a limit.
     """
 
     def __init__(self, output_bytes_max: int) -> None:
@@ -152,26 +154,26 @@ class Attended(asyncio.SubprocessProtocol):
 
     @property
     def has_left(self) -> bool:
-        """Whether it has ended, while something that it left behind may still hold its pipes open."""
+        """True if it has ended; a process that it left behind may still hold its pipes open."""
         return self._left
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing can come any more."""
+        """True if no more output can come."""
         return not self._open
 
     @property
     def is_full(self) -> bool:
-        """Whether it has written too much."""
+        """True if it has written too much."""
         return any(len(each) >= self._limit for each in self.written.values())
 
     def write(self, data: bytes) -> None:
-        """Give it something to read. One that has ended does not read it."""
+        """Write to its input. A program that has ended does not read it."""
         if not self._left:
             self._input().write(data)
 
     def write_no_more(self) -> None:
-        """Let it read that this was all."""
+        """Close its input."""
         self._input().close()
 
     def _input(self) -> asyncio.WriteTransport:
@@ -181,7 +183,8 @@ class Attended(asyncio.SubprocessProtocol):
         return pipe
 
     async def until(self, condition: Callable[[], bool], wait_s: float) -> None:
-        """Wait until that holds, which is looked at whenever it has written something or ended, or for so long."""
+        """Wait until a condition holds, or for this long; the condition is checked after each output and after the
+        end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while not condition():
@@ -221,7 +224,7 @@ class Attended(asyncio.SubprocessProtocol):
 
 
 async def attend(words: Sequence[str], *, environment: Mapping[str, str], output_bytes_max: int) -> Attended:
-    """Start a program that is to be ended by its ``end``. Raises ``OSError`` when it cannot be started."""
+    """Start a program whose caller ends it by ``end``. Raises ``OSError`` if it cannot be started."""
     _, program = await asyncio.get_running_loop().subprocess_exec(
         lambda: Attended(output_bytes_max), *words, env=dict(environment), start_new_session=True
     )
@@ -231,11 +234,11 @@ async def attend(words: Sequence[str], *, environment: Mapping[str, str], output
 async def run(
     words: Sequence[str], *, stdin: bytes, environment: Mapping[str, str], timeout_s: float, output_bytes_max: int
 ) -> ProcessResult:
-    """Run a program in a session of its own and wait for it. When its time is up, when it writes too much, or when
-    the caller gives up waiting, everything in its process group is killed.
+    """Run a program in a session of its own and wait for it. Everything in its process group is killed when its time
+    is up, when it writes too much, or when the caller gives up waiting.
 
-    A program that ends without reading all of ``stdin`` is no error: its exit code says more. Raises ``OSError``
-    when it cannot be started.
+    A program that ends without reading all of ``stdin`` is no error: its exit code says more. Raises ``OSError`` if
+    it cannot be started.
     """
     program = await attend(words, environment=environment, output_bytes_max=output_bytes_max)
     try:
@@ -261,7 +264,7 @@ def _kill_group(pid: int) -> None:
 
 
 def has_left(child: Child) -> bool:
-    """Whether a child of this process has ended; it is then no longer a zombie."""
+    """Return True if a child of this process has ended; it is then no longer a zombie."""
     try:
         return os.waitpid(child.pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
@@ -269,7 +272,7 @@ def has_left(child: Child) -> bool:
 
 
 def parse_identity(text: str) -> Identity | None:
-    """What a component's script wrote about itself; None for anything else."""
+    """Parse what a component's script wrote about its own process; None for anything else."""
     words = text.split()
     if len(words) != 3 or not words[0].isascii() or not words[0].isdigit() or not 2 <= int(words[0]) < _PIDS_END:
         return None
@@ -277,7 +280,7 @@ def parse_identity(text: str) -> Identity | None:
 
 
 def is_alive(process: Identity) -> bool:
-    """Whether this very process runs: not another with its id, and not a zombie."""
+    """Return True if this very process runs: not another with its id, and not a zombie."""
     if process.boot != _UNKNOWN and process.boot != _boot():
         return False
     if process.started == _UNKNOWN:
@@ -287,7 +290,7 @@ def is_alive(process: Identity) -> bool:
 
 
 def identity_of(child: Child) -> Identity | None:
-    """Who a child is, for the time when it is a child no more; None once it has ended."""
+    """Return the identity of a child, for use after it has been reaped; None once it has ended."""
     if has_left(child):
         return None
     stat = _stat(child.pid)
@@ -295,13 +298,13 @@ def identity_of(child: Child) -> Identity | None:
 
 
 class Census:
-    """The processes that live now. Who asks it later learns who lived then: of a component, all that can live still,
-    unless a process was started for it in between."""
+    """The live processes at one moment. Later questions refer to that moment: for a component it has all that can
+    still live, unless a process was started for it in between."""
 
     def __init__(self) -> None:
         self.processes: list[tuple[int, int, Path | None]] = []  # process, session, component's directory
-        self.groups: dict[int, str] = {}  # those in the control group of a component, and which that is
-        self.supervised: dict[int, Path] = {}  # supervisors, and the directory of the component of each
+        self.groups: dict[int, str] = {}  # the processes in a component's control group, with the group
+        self.supervised: dict[int, Path] = {}  # supervisors, each with its component's directory
         found: list[tuple[int, int, Path | None]] = []
         parents: dict[int, int] = {}
         for pid in _pids() if _BOOT_ID.exists() else ():
@@ -320,10 +323,10 @@ class Census:
             self.processes.append((pid, session, home or self._home_by_descent(pid, parents)))
 
     def _home_by_descent(self, pid: int, parents: Mapping[int, int]) -> Path | None:
-        """The directory of the component whose supervisor is the nearest above a process."""
+        """Return the directory of the component whose supervisor is the nearest above a process."""
         if not self.supervised:
             return None
-        for _ in range(len(parents)):  # processes change while one looks: there might be a circle
+        for _ in range(len(parents)):  # processes change during the search: there might be a cycle
             if pid in self.supervised:
                 return self.supervised[pid]
             if pid not in parents:
@@ -332,7 +335,7 @@ class Census:
         return None
 
     def members(self, process: Identity | None, home: Path) -> list[int]:
-        """Those of the component that ``process`` leads or led; None where nobody knows who that is."""
+        """Return the processes of the component that ``process`` leads or led; None if they cannot be determined."""
         if not _BOOT_ID.exists():
             return [process.pid] if process is not None and _answers(process.pid) else []
         if process is not None and process.boot != _UNKNOWN and process.boot != _boot():
@@ -352,7 +355,7 @@ class Census:
 def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
     """Send SIGTERM, or by force SIGKILL, to all processes of a component. Those already gone do not matter.
 
-    Its supervisor ends by itself, after them; one that was stopped is to go on.
+    Its supervisor ends by itself, after them; a stopped supervisor is continued.
     """
     signal_number = signal.SIGKILL if by_force else signal.SIGTERM
     if not _BOOT_ID.exists():
@@ -372,10 +375,10 @@ def end(process: Identity | None, home: Path, *, by_force: bool) -> None:
 
 
 def strays(components: Path, known: Container[str]) -> dict[str, list[int]]:
-    """The running processes of components below a directory whose names are not known, by these names.
+    """Return the running processes of components below a directory whose names are not known, by these names.
 
-    To such a component belong also those that its processes' sessions hold. Its supervisor, which ends after them, is
-    not among them, though it makes the name. Without /proc none are found.
+    Such a component also has all processes of its processes' sessions. Its supervisor provides the name but is not
+    included, since it ends after them. Without /proc none are found.
     """
     found: dict[str, list[int]] = {}
     names: dict[int, str] = {}  # of the sessions
@@ -416,7 +419,7 @@ def _answers(pid: int) -> bool:
 
 @functools.cache
 def _boot() -> str:
-    """No process outlives it, so that it is read once."""
+    """Return the boot id. No process outlives the boot, so it is read once."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -431,9 +434,9 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """State, session and start time of a process; None if there is none."""
+    """Return state, session and start time of a process; None if there is none."""
     text = _read(f"{_PROC}/{pid}/stat", _STAT_BYTES_MAX, at_once=True)
-    # The program's name may hold anything, also ')', so the fields begin after the last one.
+    # The program's name may contain anything, even ')', so the fields begin after the last one.
     fields = text.rpartition(b")")[2].split(None, 20)
     if len(fields) < 20:
         return None
@@ -441,14 +444,14 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _path_in(environment: bytes, mark: bytes) -> Path | None:
-    """The directory that a variable of a process's environment holds."""
+    """Return the directory in a variable of a process's environment."""
     _, found, rest = environment.partition(mark)
     return Path(os.fsdecode(rest.partition(b"\0")[0])) if found else None
 
 
 def _read(path: str, limit: int, *, at_once: bool = False) -> bytes:
-    """A file of /proc; nothing if it cannot be read. There are many, and each system call counts: another thread may
-    have to be waited for after it. Short ones come whole ``at_once``."""
+    """Return a file of /proc; nothing if it cannot be read. There are many, and each system call counts, since the
+    thread may have to wait for another one after it. Short files are read whole ``at_once``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

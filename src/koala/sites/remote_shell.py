@@ -1,9 +1,8 @@
-"""How shell scripts are run at a site: on this machine, behind words such as ``ip netns exec``, or over ssh.
+"""The way to run shell scripts at a site: on this machine, behind words such as ``ip netns exec``, or over ssh.
 
-The script goes in by standard input, so that nothing of it is ever an argument that some shell in between could take
-apart. The ssh program is used, and not a library, since it knows the user's hosts, keys, agents and jump hosts; one
-connection to a host is shared by all commands, and so are the shells that it leads to. What the scripts do is no
-concern of this module.
+The script goes to standard input, so no part of it is ever an argument that an intermediate shell could split. Koala
+uses the ssh program instead of a library, since it knows the user's hosts, keys, agents and jump hosts; all commands
+share one connection to a host, and the shells that it opens. This module does not care about the content of scripts.
 """
 
 from __future__ import annotations
@@ -26,45 +25,45 @@ import msgspec
 from koala.sites import processes
 from koala.sites.shell_session import SESSION_COMMAND, ShellSession
 
-# Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
+# Limits on the output of one command, and on concurrent commands: sshd allows 10 sessions per connection.
 COMMAND_OUTPUT_BYTES_MAX = 67_108_864
 COMMANDS_AT_A_TIME_MAX = 8
-# How long a connection may take, how long a silent one lives, and how long one that nobody uses is kept.
+# How long a connection may take, how long a silent one lives, and how long an unused one is kept.
 CONNECT_S = 10
 ALIVE_S = 5
 ALIVE_MISSES = 3
 PERSIST_S = 60
-# How long a shell that nobody uses is kept, and how old one may be that gets another command: what changes about the
-# account, such as its start files, is to count soon.
+# How long an unused shell is kept, and the maximum age of a shell that receives another command: changes to the
+# account, such as to its start files, must take effect soon.
 SHELL_IDLE_S = 60
 SHELL_AGE_S = 600
 # The other end stops a command a little before we would, so that nothing is left behind there.
 _HEAD_START_S = 2.0
-# Of the driver's environment, for ssh alone: where it finds the user's agent and tickets.
+# Variables of the driver's environment, for ssh alone: the user's agent and tickets.
 SSH_VARIABLES = ("SSH_AUTH_SOCK", "KRB5CCNAME")
-# Names a file that stands for ~/.ssh/config wherever this machine calls ssh. HOME does not: ssh asks the system for
-# the user's home directory.
+# Names a file that replaces ~/.ssh/config wherever this machine calls ssh. HOME has no effect: ssh asks the system
+# for the user's home directory.
 SSH_CONFIG_VARIABLE = "KOALA_SSH_CONFIG"
 
-# What runs texts on this machine.
+# The program that runs texts on this machine.
 _SHELL = ("/bin/sh",)
-# The exit codes of ssh itself, and of the program that keeps the time at the other end.
+# The exit codes of ssh itself, and of the program that limits the time at the other end.
 _SSH_FAILED = 255
 _TIME_UP = 124
-# Of what a program wrote on standard error so much is looked at, and so much told.
+# At most this much of a program's standard error is examined, and this much is reported.
 _COMPLAINT_BYTES = 16_384
 _COMPLAINT_CHARACTERS = 400
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
 
-# Sockets are not below TMPDIR: their path must be short.
+# The sockets are not below TMPDIR: their path must be short.
 _SOCKETS_ABOVE = Path("/tmp")  # noqa: S108 - what is in it is checked to be ours alone
 _SOCKETS_LOCK = ".lock"
 
 
 class ShellError(OSError):
-    """A command could not be run, or not to its end: whether it has happened is not known.
+    """A command could not be run, or not to its end: it may or may not have happened.
 
-    ``host`` is where, ``what`` what went wrong there, ``printed`` all that came back before.
+    ``host`` is the place, ``what`` the error, ``printed`` all output that came back before.
     """
 
     def __init__(self, host: str, what: str, printed: bytes = b"") -> None:
@@ -75,13 +74,13 @@ class ShellError(OSError):
 
 
 class ShellTimeoutError(ShellError):
-    """A command took longer than it may, and was killed."""
+    """A command exceeded its time limit and was killed."""
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command wrote, and its exit code; negative if a signal ended it.
+    """A command's output and exit code; the code is negative if a signal ended it.
 
-    ``greeting`` is what the start files of the account print of their own accord before any command.
+    ``greeting`` is what the start files of the account print before any command.
     """
 
     code: int
@@ -93,9 +92,9 @@ class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
 class RemoteShell:
     """Runs texts at one place: at the host ``ssh``, or on this machine, in both cases behind the words ``through``.
 
-    ``environment`` is set for every text, wherever it runs. Of this process's own environment a command on this
-    machine has no more than a component would, so that it neither has secrets nor takes itself for a part of some
-    batch job. ``ssh_config`` stands for the user's own configuration of ssh; see ``ssh_program``.
+    ``environment`` is set for every text, wherever it runs. A command on this machine has no more of this process's
+    own environment than a component would, so that it neither sees secrets nor takes itself for a part of some batch
+    job. ``ssh_config`` replaces the user's own configuration of ssh; see ``ssh_program``.
     """
 
     def __init__(
@@ -120,10 +119,10 @@ class RemoteShell:
         self._idle: list[_KeptShell] = []
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult:
-        """Run a text, and give what it wrote once it has ended.
+        """Run a text, and return its output once it has ended.
 
-        It is run only if all of it has arrived. Raises ``ShellError`` when it cannot be run or did not end by
-        itself; after that, or when the caller gives up, it may or may not have happened.
+        It is run only if all of it has arrived. Raises ``ShellError`` if it cannot be run or did not end by itself;
+        after that, or if the caller gives up, it may or may not have happened.
         """
         whole = f"koala_text() {{\n{self._exports}{text}\n}}\nkoala_text </dev/null\n"
         async with self._turns:
@@ -169,7 +168,7 @@ class RemoteShell:
     # ------------------------------------------------------------------------------------- shells that are kept
 
     async def _shell(self, ssh: str) -> _KeptShell:
-        """One that nobody uses, the latest used first, or else a new one."""
+        """Return an unused shell, the most recently used first, or else a new one."""
         while self._idle:
             kept = self._idle.pop()
             kept.cancel_expiry()
@@ -185,7 +184,7 @@ class RemoteShell:
         return _KeptShell(session, sockets)
 
     async def _keep(self, kept: _KeptShell) -> None:
-        """Keep it for the next text, if there may be one, for a while."""
+        """Keep a shell for the next text for a while, if there may be one."""
         loop = asyncio.get_running_loop()
         if kept.sockets is not self._sockets or not kept.session.is_sound or loop.time() >= kept.until:
             await kept.session.end()
@@ -198,7 +197,7 @@ class RemoteShell:
         kept.session.dismiss()
 
     async def close(self) -> None:
-        """End the shared connection. Another ``run`` makes a new one. Where there is no ssh, there is none to end."""
+        """End the shared connection, if there is one. Another ``run`` opens a new one."""
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
@@ -218,7 +217,7 @@ class RemoteShell:
     def _socket_directory(self) -> SocketDirectory:
         if self._sockets is None or not self._sockets.path.is_dir():  # somebody may have cleaned up
             self._sockets = SocketDirectory()
-            # Where nobody closes it, the directory goes with this object, and the connection once it was idle long.
+            # If nobody closes it, the directory goes with this object, and the connection after its idle time.
             weakref.finalize(self, self._sockets.remove)
         return self._sockets
 
@@ -242,7 +241,7 @@ class RemoteShell:
 
 
 class _KeptShell:
-    """A session, the connection that it belongs to, and until when it takes texts."""
+    """A session, its connection, and the time until which it accepts texts."""
 
     def __init__(self, session: ShellSession, sockets: SocketDirectory) -> None:
         self.session = session
@@ -251,26 +250,26 @@ class _KeptShell:
         self.expiry: asyncio.TimerHandle | None = None
 
     def cancel_expiry(self) -> None:
-        """It is not to be dismissed for being idle."""
+        """Do not dismiss it for being idle."""
         if self.expiry is not None:
             self.expiry.cancel()
 
 
 def ssh_program(config: Path | None = None) -> tuple[str, ...]:
-    """The words that this machine says ssh with: with this configuration, else that of KOALA_SSH_CONFIG, else the
-    user's own."""
+    """Return the ssh command of this machine: with this configuration, or else KOALA_SSH_CONFIG, or else the user's
+    own."""
     chosen = named_ssh_config() if config is None else config
     return ("ssh",) if chosen is None else ("ssh", "-F", str(chosen))
 
 
 def named_ssh_config() -> Path | None:
-    """The file that KOALA_SSH_CONFIG names, if it names one."""
+    """Return the file that KOALA_SSH_CONFIG names, if it names one."""
     named = os.environ.get(SSH_CONFIG_VARIABLE)
     return Path(named).expanduser().absolute() if named else None
 
 
 def last_words(complaint: bytes) -> str:
-    """What a program wrote on standard error, short enough for one line of a report."""
+    """Return the end of a program's standard error, short enough for one line of a report."""
     end = complaint[-_COMPLAINT_BYTES:].decode(errors="replace")
     lines = [line.strip() for line in end.splitlines() if line.strip()]
     text = "; ".join(lines[-3:])
@@ -278,10 +277,10 @@ def last_words(complaint: bytes) -> str:
 
 
 class SocketDirectory:
-    """A directory for the sockets of shared ssh connections, in one of this user alone.
+    """A directory for the sockets of shared ssh connections, inside a directory of this user alone.
 
-    It is there until ``remove``, or until this process ends in whichever way: then another one finds that nobody
-    holds its lock, and removes it.
+    It exists until ``remove``, or until this process ends in any way: then another process finds that its lock is
+    free, and removes it.
     """
 
     def __init__(self, above: Path = _SOCKETS_ABOVE) -> None:
@@ -294,11 +293,11 @@ class SocketDirectory:
                 _sweep(home)
                 self.path, self._lock = _make(home)
         except OSError:
-            # Somebody else has taken the name. The directory goes only with who made it, then.
+            # The name is taken by another user. The directory goes only with its creator.
             self.path, self._lock = _make(above, "koala-ssh-")
 
     def remove(self) -> None:
-        """Give it back. May be repeated."""
+        """Remove the directory. May be repeated."""
         if self._lock is not None:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
@@ -313,7 +312,8 @@ def _make(above: Path, prefix: str = "") -> tuple[Path, int | None]:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what nobody holds. A connection that still has its socket there ends by itself when it was idle long."""
+    """Remove unlocked directories. A connection that still has its socket there ends by itself after its idle
+    time."""
     for each in home.iterdir():
         if each.name == _SOCKETS_LOCK:
             continue
@@ -323,14 +323,14 @@ def _sweep(home: Path) -> None:
         except BlockingIOError:
             continue  # it is in use
         except OSError:
-            # Who made it did not even come to lock it, or somebody cleaned up: then sockets may be in use.
+            # Its creator did not even lock it, or somebody cleaned up: then sockets may be in use.
             with contextlib.suppress(OSError):
                 each.rmdir()
 
 
 @contextlib.contextmanager
 def _locked(path: Path, *, make: bool) -> Iterator[None]:
-    """Hold the lock of a file: one that is made if need be is waited for, another is to be free."""
+    """Hold the lock of a file: wait for a file that may be created here; any other file must be unlocked."""
     wanted = os.O_CREAT if make else 0
     descriptor = os.open(path, os.O_RDWR | wanted | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,8 +1,8 @@
-"""How shell scripts are put together, and how sections of their output are told apart.
+"""The construction of shell scripts, and the division of their output into sections.
 
-A section stands behind a mark that nobody could have written by chance. What a login shell says of its own accord
-stands in front of the first mark and is passed over; a script that did not print its last mark did not come to its
-end. The functions that scripts call are in files ``*.sh``, which take values as quoted words and never by formatting.
+A section follows a mark that cannot occur by chance. Output of a login shell precedes the first mark and is ignored;
+a script that did not print its last mark did not reach its end. The files ``*.sh`` contain the functions that scripts
+call, which receive values as quoted words and never by formatting.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _PLAIN = frozenset(
 
 
 class OutputSection(msgspec.Struct, frozen=True):
-    """A section of a script's output: the words of its mark, and all up to the next mark."""
+    """A section of a script's output: the words of its mark, and all text up to the next mark."""
 
     words: tuple[str, ...]
     body: bytes
 
     @property
     def text(self) -> str:
-        """The body as text, whatever it holds."""
+        """The body as text, whatever it contains."""
         return self.body.decode(errors="replace")
 
 
 class FramedScript:
     """A shell script with marks of its own.
 
-    In ``body`` the function ``koala_mark WORDS...`` begins a section, and ``$koala_new`` is a word for the names of
-    files that are being written, which nobody else uses. An exit before the end of the body leaves the script undone.
+    In ``body`` the function ``koala_mark WORDS...`` begins a section, and ``$koala_new`` is a unique word for the
+    names of files that are being written. An exit before the end of the body leaves the script unfinished.
     """
 
     def __init__(self, body: str) -> None:
@@ -49,7 +49,7 @@ class FramedScript:
         )
 
     def sections(self, printed: bytes) -> list[OutputSection]:
-        """All sections that are there, whether the script came to its end or not."""
+        """Return all sections in the output, whether the script reached its end or not."""
         pieces = printed.split(f"\n{self._mark} ".encode())[1:]
         found = []
         for piece in pieces:
@@ -58,38 +58,38 @@ class FramedScript:
         return found
 
     def is_done(self, sections: Sequence[OutputSection]) -> bool:
-        """Whether it came to its end."""
+        """Return True if the script reached its end."""
         return bool(sections) and sections[-1].words == (_LAST,)
 
 
 @functools.cache
 def shell_file(package: str, name: str) -> str:
-    """The shell functions in a file of a package."""
+    """Return the shell functions in a file of a package."""
     return importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def quoted(words: Iterable[str]) -> str:
-    """Words for ``sh``, each as it stands."""
+    """Return words for ``sh``, each quoted."""
     return " ".join(map(shlex.quote, words))
 
 
 def call(function: str, *words: str | int) -> str:
-    """A line that calls a shell function."""
+    """Return a line that calls a shell function."""
     return f"{quoted((function, *map(str, words)))}\n"
 
 
 def assign(**values: str | int) -> str:
-    """Lines that set variables of the shell."""
+    """Return lines that set variables of the shell."""
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in values.items())
 
 
 def function(name: str, body: str) -> str:
-    """A shell function of these commands, which may be none."""
+    """Return a shell function of these commands, which may be none."""
     return f"{name}() {{\n:\n{body}}}\n"
 
 
 def printing(data: bytes) -> str:
-    """A command of ``sh`` that prints exactly these bytes; ``printf`` is built into every shell."""
+    """Return a command of ``sh`` that prints exactly these bytes; ``printf`` is built into every shell."""
     pieces = []
     for byte in data:
         if byte == ord("%"):
@@ -102,7 +102,7 @@ def printing(data: bytes) -> str:
 
 
 def directory_word(path: str) -> str:
-    """A directory as one word of ``sh``; '~' in front of it is the user's home at the site."""
+    """Return a directory as one word of ``sh``; a leading '~' is the user's home at the site."""
     if path == "~":
         return '"$HOME"'
     if path.startswith("~/"):

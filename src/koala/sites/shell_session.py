@@ -1,8 +1,8 @@
 """A plain shell that runs one text after the other, at the other end of a command such as ssh.
 
-An ssh server starts the shell of the account for whatever it is asked to run, and that reads start files, which may
-take long. Here it does so once for many texts: it becomes a ``sh`` that reads them from its standard input, and
-starts another ``sh`` for each. When sessions are made, kept and ended is for ``koala.sites.remote_shell``.
+An ssh server starts the shell of the account for every command, which reads start files and may take long. Here it
+does so once for many texts: it becomes a ``sh`` that reads them from its standard input, and starts another ``sh``
+for each. ``koala.sites.remote_shell`` opens, keeps and ends the sessions.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from koala.sites import processes
 from koala.sites.shell_script import shell_file
 
-# What an ssh server is to run: words that the shells of all accounts read alike.
+# The command for an ssh server: words that the shells of all accounts read alike.
 SESSION_COMMAND = "exec sh"
 _MARK_LINE_BYTES_MAX = 64
 _STREAMS = (1, 2)
 
 
 class ShellSession:
-    """One such shell, until somebody calls ``end``. ``greeting`` is what the start files of the account printed."""
+    """A shell session, until ``end``. ``greeting`` is what the start files of the account printed."""
 
     def __init__(self, program: processes.Attended) -> None:
         self.greeting = b""
@@ -35,26 +35,26 @@ class ShellSession:
     async def start(
         cls, words: Sequence[str], *, environment: Mapping[str, str], output_bytes_max: int
     ) -> ShellSession:
-        """Run words that lead to ``SESSION_COMMAND``, of which each text may write so much. Raises ``OSError`` when
+        """Run words that lead to ``SESSION_COMMAND``, with a limit on the output of each text. Raises ``OSError`` if
         they cannot be started."""
         limit = output_bytes_max + _MARK_LINE_BYTES_MAX
         return cls(await processes.attend(words, environment=environment, output_bytes_max=limit))
 
     @property
     def has_left(self) -> bool:
-        """Whether the words that lead there have ended."""
+        """True if the words that lead there have ended."""
         return self._program.has_left
 
     @property
     def is_sound(self) -> bool:
-        """Whether another text can be run."""
+        """True if another text can be run."""
         return self._is_sound and not self._program.has_left
 
     async def run(self, text: str, *, timeout_s: float, timeout_there_s: float) -> processes.ProcessResult:
-        """Run whole lines, one text at a time. The exit code is that of the text, or that of the words where these
-        have ended before it; None if its time was up. It is run only if all of it has arrived.
+        """Run whole lines, one text at a time. The exit code is the text's, or that of the words if they have ended
+        before it; None if its time was up. It is run only if all of it has arrived.
 
-        A text that does not come to its end, or whose caller gives up, leaves a session that is not sound.
+        A text that does not reach its end, or whose caller gives up, leaves a session that is not sound.
         """
         self._is_sound = False
         program, mark = self._program, _new_mark()
@@ -72,7 +72,7 @@ class ShellSession:
         )
 
     def dismiss(self) -> None:
-        """Let it end by itself, where nothing runs in it."""
+        """Let it end by itself, if nothing runs in it."""
         self._is_sound = False
         self._program.write_no_more()
 
@@ -84,7 +84,7 @@ class ShellSession:
         return all(self._found(stream, mark) is not None for stream in _STREAMS)
 
     def _found(self, stream: int, mark: str) -> tuple[int, int] | None:
-        """Where the line of a mark begins and ends. What was searched before is not searched again."""
+        """Return where the line of a mark begins and ends. Text that was searched before is not searched again."""
         written, begin = self._program.written[stream], f"\n{mark} ".encode()
         at = written.find(begin, self._searched[stream])
         if at < 0:
@@ -95,7 +95,7 @@ class ShellSession:
         return None if end < 0 else (at, end + 1)
 
     def _taken(self, stream: int, mark: str) -> tuple[bytes, int | None]:
-        """What a text wrote, and its exit code, if it came to its end."""
+        """Return a text's output and its exit code, if it reached its end."""
         written, found = self._program.written[stream], self._found(stream, mark)
         at, end = (len(written), len(written)) if found is None else found
         body = bytes(written[:at])
@@ -105,7 +105,7 @@ class ShellSession:
         return (body if self._has_begun else self._without_greeting(stream, body)), code
 
     def _without_greeting(self, stream: int, body: bytes) -> bytes:
-        """Where the shell never came to read anything, what was written says why."""
+        """Return the body without the greeting. If the shell never read anything, its output says why."""
         greeting, begun, rest = body.partition(f"\n{self._begins} 0\n".encode())
         if not begun:
             return body if self._program.has_left else b""

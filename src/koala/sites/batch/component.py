@@ -1,7 +1,7 @@
-"""One component that has not ended, as a batch site watches it, and what its end there means.
+"""One live component as a batch site watches it, and the meaning of its end there.
 
 The script knows best how its application ended, but not who sent the signal that ended it: a local user, an operator,
-a time limit. Where the two differ in this, the batch system is right.
+a time limit. Where the script and the batch system disagree about that, the batch system is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from koala.sites.component import (
 )
 from koala.sites.component_directory import AbortRecord, RecordedComponent
 
-# The exit code of a start of a component that came second; it says nothing about the component.
+# The exit code of a second start of a component; it says nothing about the component.
 _NOT_FIRST = 75
 
 _FORCED = (EndKind.CANCELLED, EndKind.TIME_LIMIT, EndKind.PREEMPTED, EndKind.SITE)
@@ -39,20 +39,20 @@ _WORDS = {
 
 
 class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a component that holds nothing any more."""
+    """All evidence about a component that holds nothing any more."""
 
     launch: Launch
     abort: AbortRecord | None = None  # why it was to end
     exit_words: list[str] | None = None
-    end: BatchEnd | None = None  # as the batch system tells it
-    released: bool = False  # whether its application may have begun
+    end: BatchEnd | None = None  # from the batch system
+    released: bool = False  # True if its application may have begun
 
     @property
     def may_be_unseen(self) -> bool:
-        """Whether its script has probably recorded how it ended, and the record cannot be seen yet.
+        """True if its script has probably recorded its end, but the record is not visible yet.
 
-        A script records its end and then exits with 0, whatever happened. Where it ran on another machine, a file
-        server may show the record a minute later than the batch system tells the end.
+        A script records its end and then always exits with 0. If it ran on another machine, a file server may show
+        the record a minute after the batch system reports the end.
         """
         if self.abort is not None or self.exit_words is not None or self.end is None:
             return False
@@ -60,25 +60,25 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the batch system need not be asked how its job ended."""
+        """True if there is no need to ask the batch system how its job ended."""
         if self.abort is not None:
             return True
         if self.may_be_unseen:
             return False
         if self.end is not None and (self.end.kind in _FORCED or self.end.exit_code is not None):
             return True
-        # An end that a signal may have brought about is told apart by who sent it.
+        # The batch system knows who sent the signal that may have caused the end.
         told = self.end is not None and self.end.kind is EndKind.ITSELF
         return self.exit_words is not None and (told or self._is_by_itself)
 
     @property
     def _is_by_itself(self) -> bool:
-        """Whether the script recorded an end that no signal brought about."""
+        """True if the script recorded an end that no signal caused."""
         code = recorded_exit_code(self.exit_words)
         return self.exit_words is not None and self.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
 
     def ending(self) -> Ending:
-        """What the end means, with what is known of it."""
+        """Return the meaning of the end, from all evidence."""
         end = self.end
         if end is None or end.kind not in _FORCED or self.abort is not None or self._is_by_itself:
             return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end), released=self.released)
@@ -88,12 +88,12 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchComponent(LiveComponent):
-    """A component that has not ended here.
+    """A live component of a batch site.
 
-    ``tag`` is what the batch system knows it by, ``batch_id`` what it answered; None while that is not known.
-    ``known_since`` is the moment from which on a listing must show its job. ``unknown_since`` is when the batch
-    system first said that it knows nothing of the job any more, ``asked_at`` when it was last asked about it.
-    ``has_begun`` is whether a listing has shown it running.
+    ``tag`` is its name in the batch system; ``batch_id`` is the batch system's answer, None while it is unknown. From
+    ``known_since`` on a listing must show its job. ``unknown_since`` is the first time at which the batch system no
+    longer knew the job, ``asked_at`` the last time at which it was asked. ``has_begun`` is set once a listing has
+    shown the job running.
     """
 
     def __init__(self, launch: Launch, tag: Token, known_since: float) -> None:
@@ -108,13 +108,13 @@ class BatchComponent(LiveComponent):
         self.cancelled_at = 0.0
         self.reservation: str | None = None
         self.exit_words: list[str] | None = None
-        self.nodes: tuple[str, ...] = ()  # those that it ran on, once its end is recorded
-        self.stderr_line = ""  # what it wrote last to its standard error, where it failed
+        self.nodes: tuple[str, ...] = ()  # the nodes that it ran on, once its end is recorded
+        self.stderr_line = ""  # the last line on its standard error, if it failed
         self.usage = NOT_MEASURED
 
     @classmethod
     def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:
-        """One that is on record at the site."""
+        """Return a component that is on record at the site."""
         assert found.record is not None, "only what was accepted lives"
         component = cls(found.record.launch, tag, known_since)
         component.released_at = found.released_at
@@ -124,26 +124,26 @@ class BatchComponent(LiveComponent):
 
     @property
     def is_ending(self) -> bool:
-        """Whether its end is expected at any moment, and only the batch system can confirm it."""
+        """True if it may end at any moment, and only the batch system can confirm that."""
         return self.exit_words is not None or self.abort is not None
 
     @property
     def awaited(self) -> AwaitedFiles:
-        """What its files may show next."""
+        """The files that may appear next."""
         if self.is_ending:
             return AwaitedFiles(self.token)
         signs = (READY, EXIT) if self.phase is LivePhase.QUEUED else (EXIT,)
         return AwaitedFiles(self.token, signs, tuple(sorted(self.mailed)))
 
     def evidence(self, end: BatchEnd | None) -> EndEvidence:
-        """What is known of it once it holds nothing any more."""
+        """Return the evidence about it once it holds nothing any more."""
         released = self.released_at is not None
         return EndEvidence(
             launch=self.launch, abort=self.abort, exit_words=self.exit_words, end=end, released=released
         )
 
     def for_history(self) -> BatchJob:
-        """Its job, for the question how it ended."""
+        """Return its job, to ask how it ended."""
         if self.job is not None:
             return self.job
         assert self.batch_id is not None, "it was submitted"
@@ -151,20 +151,20 @@ class BatchComponent(LiveComponent):
 
     @property
     def ends_at(self) -> float | None:
-        """When it ends at the latest by its walltime; None while it waits at the barrier, and without a walltime."""
+        """The latest end by its walltime; None while it waits at the barrier, and without a walltime."""
         walltime_s = self.launch.walltime_s
         return None if self.released_at is None or walltime_s is None else self.released_at + walltime_s
 
     def begins_in_s(self, now: float) -> float | None:
-        """How long until its reservation begins, negative once it has; None without one, and when nothing is to
-        start in it any more."""
+        """Return the time until its reservation begins, negative afterwards; None without a reservation, and if
+        nothing is to start in it any more."""
         if self.reservation is None or self.launch.begin_at is None:
             return None
         return self.launch.begin_at - now if self.phase is LivePhase.QUEUED and not self.is_ending else None
 
 
 def never_starts(end: BatchEnd) -> AbortRecord:
-    """What is said of a component whose job waits for something that will not come."""
+    """Return the abort of a component whose job waits for something that will not come."""
     why = f": {end.reason}" if end.reason else ""
     reason = f"its job can never start{why}"
     if end.kind is EndKind.UNSUITABLE:
@@ -173,8 +173,8 @@ def never_starts(end: BatchEnd) -> AbortRecord:
 
 
 def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:
-    """How a component's jobs ended: that of the one that ran, where several were submitted, or else of the one that
-    its submission named."""
+    """Return how a component's jobs ended: the end of the job that ran if several were submitted, or else of the job
+    that its submission named."""
     over = sorted((job for job in jobs if job.state is BatchState.OVER), key=lambda job: job.id == known)
     ends = [job.end for job in over if job.end is not None]
     told = [end for end in ends if not (end.kind is EndKind.ITSELF and end.exit_code == _NOT_FIRST)]

@@ -1,7 +1,7 @@
-"""The components that live at a batch site: what their files and the batch system's listing mean for each.
+"""The live components of a batch site: what their files and the batch system's listing mean for each.
 
-Whatever follows is carried out at the site first and told then. When files and listings are polled is in
-``koala.sites.batch.poller``, what a driver may ask in ``koala.sites.batch.site``.
+Every consequence is first carried out at the site and then reported. ``koala.sites.batch.poller`` decides when files
+and listings are polled, ``koala.sites.batch.site`` serves the driver.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _GONE = "its directory at the site was removed or altered while it was there"
 
 
 class BatchComponents:
-    """All that has not ended, in the order it was accepted.
+    """All live components, in the order of acceptance.
 
-    A ``tag`` is a token made into a name that no other site and no other Koala gives to its jobs. At a site that
-    ``reserves`` every end gives back a reservation, whether anybody knows that there was one or not.
+    A ``tag`` is a token turned into a job name that no other site and no other Koala uses. At a site that
+    ``reserves``, every end cancels the component's reservation, known or not.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class BatchComponents:
         reserves: bool = False,
     ) -> None:
         self.alive: dict[Token, BatchComponent] = {}
-        self.unclear: set[Token] = set()  # those whose start failed on the way
+        self.unclear: set[Token] = set()  # the components whose start failed on the way
         self.root = ""  # the work directory, once it is known
-        self.mark = ""  # the part of jobs' names that no other work directory gives
+        self.mark = ""  # the part of job names that is unique to this work directory
         self._runner = runner
         self._system = system
         self._emit = emit
@@ -73,29 +73,29 @@ class BatchComponents:
         self._reserves = reserves
         self._timings = timings
         self._processors = processors
-        self._missed: set[Token] = set()  # those that the last poll did not find
+        self._missed: set[Token] = set()  # the components that the last poll did not find
         self._history_jobs = timings.history_jobs_max
 
     @property
     def is_found(self) -> bool:
-        """Whether it is known what the site holds."""
+        """True if the contents of the site are known."""
         return bool(self.root)
 
     def leave(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all components."""
         self.root = self.mark = ""
         self.alive.clear()
         self.unclear.clear()
         self._missed.clear()
 
-    # ------------------------------------------------------------------------------------------- who is who
+    # ------------------------------------------------------------------------------------------- identities
 
     def tag(self, token: Token) -> Token:
-        """What the batch system knows a component by."""
+        """Return the name of a component in the batch system."""
         return f"{token}-{self.mark}"
 
     def token_of(self, tag: Token) -> Token | None:
-        """The component that a job's name means; None for one of somebody else."""
+        """Return the component that a job's name denotes; None for other jobs."""
         token, _, mark = tag.rpartition("-")
         return token if token and mark == self.mark else None
 
@@ -111,8 +111,8 @@ class BatchComponents:
         return component
 
     def give_up(self, found: RecordedComponent) -> BatchComponent:
-        """Watch a component until its job is gone, of which the site keeps something that cannot be read: it is
-        ended. Where that is its record, nobody knows what it asked for."""
+        """End a component whose files at the site cannot be read, and watch it until its job is gone. If its record
+        is unreadable, its request is unknown."""
         why = f"what the site kept about it cannot be read: {found.problem}"
         if found.record is None or found.record.launch.token != found.token:
             found = msgspec.structs.replace(found, record=AcceptanceRecord(sequence=0, launch=_unknown(found.token)))
@@ -121,16 +121,16 @@ class BatchComponents:
         return component
 
     def add(self, launch: Launch, batch_id: BatchId | None, reservation: str | None) -> BatchComponent:
-        """Watch a component that was just made."""
+        """Watch a component that was just created."""
         component = BatchComponent(launch, self.tag(launch.token), now_s())
         component.batch_id, component.reservation = batch_id, reservation
         self.alive[component.token] = component
         return component
 
     def others(self, listing: BatchListing) -> int:
-        """How many of a listing's processors are not for us: beside those that it tells, what other Koalas' jobs hold
-        or will take, and what our own hold beyond what they asked for, as where a node is given as a whole.
-        """
+        """Return how many processors of a listing are not for us: those that it counts as used by others, those that
+        the jobs of other Koalas hold or will take, and those that our own jobs hold beyond their requests, as on
+        exclusive nodes."""
         holding = (BatchState.RUNNING, BatchState.ENDING)
         ours = held = 0
         for job in listing.jobs:
@@ -138,7 +138,7 @@ class BatchComponents:
                 held += job.processors
                 component = self.alive.get(self.token_of(job.token) or "")
                 ours += 0 if component is None else min(job.processors, component.processors)
-        # Less than none, where what waits will take of what we hold now.
+        # Negative where waiting jobs will take processors that we hold now.
         idle = listing.processors - listing.others - held
         for job in listing.jobs:
             waits = job.state is BatchState.PENDING and job.end is None
@@ -147,17 +147,17 @@ class BatchComponents:
         return min(listing.processors, max(0, listing.processors - ours - idle))
 
     def shown(self, listing: BatchListing) -> tuple[Token, ...]:
-        """Our components that hold something of the nodes of a listing."""
+        """Return our components that hold a part of the listed nodes."""
         if not listing.nodes:
             return ()
         holding = (BatchState.RUNNING, BatchState.ENDING)
         tokens = [self.token_of(job.token) for job in listing.jobs if job.state in holding]
         return tuple(token for token in tokens if token is not None)
 
-    # ------------------------------------------------------------------------------------ what files show
+    # ---------------------------------------------------------------------------------------------- files
 
     async def take_statuses(self, statuses: Mapping[Token, ComponentStatus]) -> bool:
-        """See to what the files show; whether there was any news."""
+        """Act on what the files show; return True if there was any news."""
         news = False
         for token, status in statuses.items():
             component = self.alive.get(token)
@@ -168,7 +168,7 @@ class BatchComponents:
                 continue
             self._missed.discard(token)
             if status.abort is not None and component.abort is None:
-                component.abort, news = status.abort, True  # whoever put it there never heard that it is there
+                component.abort, news = status.abort, True  # its writer received no confirmation
             if status.exit_words is not None and component.exit_words is None:
                 component.exit_words, news = status.exit_words, True
                 component.nodes = tuple(status.nodes)
@@ -183,8 +183,8 @@ class BatchComponents:
         return news
 
     def _miss(self, component: BatchComponent) -> bool:
-        """A poll did not find its directory. It is lost when the next one does not either: a file server in trouble
-        may say for a moment of anything that it is not there. Whether that is news."""
+        """Note that a poll did not find its directory; return True if that is news. It is lost if the next poll does
+        not find it either: a file server in trouble may report any file as missing for a moment."""
         if component.token in self._missed:
             return self.lose(component)
         self._missed.add(component.token)
@@ -209,12 +209,13 @@ class BatchComponents:
         return news
 
     async def mail(self, token: Token, name: str) -> bytes | None:
-        """A piece of mail of a component's outbox."""
+        """Return a piece of mail from a component's outbox."""
         section = (await self._runner.run(directory.mail(self.root, token, name))).section("mail")
         return None if section is None else section.body
 
     def lose(self, component: BatchComponent, why: str = _GONE, fault: Fault | None = None) -> bool:
-        """Its directory is of no use any more, so nothing it does can be known: it is ended. Whether that is news."""
+        """End a component whose directory is unusable, since nothing it does can be observed; return True if that is
+        news."""
         if component.lost:
             return False
         _log.warning("component %s is ended: %s", component.token, why)
@@ -224,12 +225,12 @@ class BatchComponents:
             component.abort = AbortRecord(outcome=outcome, reason=why, fault=fault)
         return True
 
-    # ------------------------------------------------------------------------- what the batch system shows
+    # ------------------------------------------------------------------------------------ the batch system
 
     async def take_listing(self, listing: BatchListing, began: float, busy: Collection[Token]) -> None:
-        """See to what a listing showed that began at a time; files were inspected after it.
+        """Act on a listing that began at a given time; files were inspected after it.
 
-        Of tokens that are ``busy`` some call is under way.
+        A call is in progress for each of the ``busy`` tokens.
         """
         by_tag: dict[Token, list[BatchJob]] = {}
         for job in listing.jobs:
@@ -255,18 +256,18 @@ class BatchComponents:
                 doubtful.append(component)
         await self._note_ids(by_tag)
         await self._cancel(cancel)
-        # What is known is settled first: nobody knows whether the batch system answers the question.
+        # Known ends are settled first: the batch system may not answer the question.
         await self.settle(over)
         await self.settle(await self._ask_how_they_ended(doubtful, by_tag))
 
     def _has_begun(self, component: BatchComponent) -> None:
-        """The batch system has given it its processors; told once, unless its files tell more."""
+        """Report once that the batch system has granted its processors, unless its files show more."""
         if component.phase is LivePhase.QUEUED and not component.has_begun and not component.is_ending:
             component.has_begun = True
             self._emit(ComponentStarting(at=self._clock(), token=component.token))
 
     def _strays(self, listing: BatchListing, busy: Collection[Token]) -> list[BatchComponent | Token]:
-        """Jobs of components that have ended or never were: a submission that came through late."""
+        """Return jobs of components that have ended or never existed: submissions that came through late."""
         found: list[BatchComponent | Token] = []
         for job in listing.jobs:
             token = self.token_of(job.token)
@@ -282,7 +283,7 @@ class BatchComponents:
         if component.abort is None and never is not None:
             component.abort = never_starts(never)
         states = {job.state for job in jobs} - {BatchState.OVER}
-        # A submission that came through twice: what still waits has nothing to do any more.
+        # A submission that came through twice: the job that still waits has nothing left to do.
         is_spare = component.exit_words is not None and states <= {BatchState.PENDING, BatchState.HELD}
         if (
             component.abort is None and not is_spare
@@ -291,7 +292,7 @@ class BatchComponents:
         return bool(states - {BatchState.ENDING})
 
     async def _note_ids(self, by_tag: Mapping[Token, Sequence[BatchJob]]) -> None:
-        """Keep what the listing tells of jobs, at the site where the answer to a submission never came back."""
+        """Record the job ids of a listing at the site, for submissions whose answer never came back."""
         lines: dict[tuple[Token, str], str] = {}
         for component in self.alive.values():
             jobs = by_tag.get(component.tag)
@@ -324,8 +325,8 @@ class BatchComponents:
     async def _ask_how_they_ended(
         self, doubtful: Sequence[BatchComponent], by_tag: Mapping[Token, Sequence[BatchJob]]
     ) -> list[tuple[BatchComponent, Ending]]:
-        """The ends that the batch system tells, and those that it has not told, or whose scripts have not recorded
-        them, for long enough. Those come first that were not asked about for longest, and the others at the next
+        """Return the ends that the batch system reports, and the ends that it or the script has failed to report for
+        too long. The components that were not asked about for longest come first, the others follow at the next
         listing."""
         if not doubtful:
             return []
@@ -349,15 +350,15 @@ class BatchComponents:
         return ends
 
     async def _told(self, jobs: Sequence[BatchJob], unseen: Sequence[Token]) -> dict[BatchId, BatchEnd]:
-        """How the batch system says that jobs ended. After that, those of which nothing was seen are inspected anew:
-        what a script records is there before its job ends."""
+        """Return how the batch system says that jobs ended. Components without any visible end are inspected again
+        afterwards: a script writes its record before its job ends."""
         text = f"koala_mark history\n(\n{self._system.history(jobs)})\nkoala_mark asked $?\n"
         try:
             done = await self._runner.run(
                 text + directory.inspect_anew(self.root, unseen), timeout_s=BATCH_S, calls="history"
             )
         except ShellTimeoutError:
-            # Where accounts are long, each job takes a while.
+            # Where accounting files are long, each job takes a while.
             self._history_jobs = max(1, self._history_jobs // 2)
             raise
         self._history_jobs = min(self._timings.history_jobs_max, 2 * self._history_jobs)
@@ -375,8 +376,8 @@ class BatchComponents:
     # ---------------------------------------------------------------------------------------------- ending
 
     async def settle(self, over: Sequence[tuple[BatchComponent, Ending]]) -> None:
-        """These hold nothing any more: reservations are given back, ends put on record, all in one script, and then
-        told. Of what fails there nothing is told, and the next listing brings it here again."""
+        """Settle components that hold nothing any more: one script cancels reservations and records the ends, which
+        are then reported. A component that fails there is not reported, and the next listing settles it again."""
         if not over:
             return
         events = {
@@ -414,13 +415,13 @@ class BatchComponents:
         outcome: Outcome,
         reason: str,
         exit_code: int | None = None,
-        fault: Fault | None = None,  # the last of an ``Ending``
+        fault: Fault | None = None,  # the last field of an ``Ending``
         *,
         nodes: tuple[str, ...] = (),
         stderr_line: str = "",
         usage: Usage = NOT_MEASURED,
     ) -> ComponentEnded:
-        """The end of a component, now."""
+        """Return the end of a component, now."""
         at = self._clock()
         return ComponentEnded(
             at=at,
@@ -437,17 +438,17 @@ class BatchComponents:
 
 
 def reservation_name(tag: Token) -> str:
-    """A name for a component's reservation that every batch system takes."""
+    """Return a name for a component's reservation that every batch system accepts."""
     return re.sub(r"[^A-Za-z0-9_]", "_", f"{JOB_NAME_PREFIX}{tag}")
 
 
 def _unknown(token: Token) -> Launch:
-    """Stands for what a component was that nobody can read any more; it may have had a reservation."""
+    """Return a stand-in for a component whose record is unreadable; it may have had a reservation."""
     return Launch(token=token, job=0, processors=1, application=Application(script=""), begin_at=0.0)
 
 
 def is_mail_name(name: str) -> bool:
-    """Whether a file of an outbox is mail."""
+    """Return True if a file of an outbox is mail."""
     try:
         check_mail_name(name)
     except LaunchError:
@@ -456,5 +457,5 @@ def is_mail_name(name: str) -> bool:
 
 
 def now_s() -> float:
-    """The event loop's time: for how long ago something was, never for when."""
+    """Return the event loop's time: for intervals, never for points in time."""
     return asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
-"""What batch systems are found at a host: the script that searches, and the parser of what it prints.
+"""The search for batch systems at a host: the script that searches, and the parser of its output.
 
-How a batch system is found is in its own folder (``SystemDiscovery``). Who is asked, and what becomes of the answer,
-is the caller's.
+The search for each batch system is in its own folder (``SystemDiscovery``). The caller chooses the hosts and uses the
+answers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from koala.sites.shell_script import assign, quoted, shell_file
 
-# Of a cluster with more, the first ones are told.
+# Of a cluster with more queues, the first ones are reported.
 QUEUES_TOLD_MAX = 50
 NODES_TOLD_MAX = 1000
-# Their addresses are looked up for so long; where that is not enough, none of them is told.
+# Time limit for the lookup of node addresses; no node is reported if it is not enough.
 RESOLVE_S = 5
-# The first line of an answer; whatever a login prints stands before it.
+# The first line of an answer; the output of a login precedes it.
 _MARK = "koala-found"
 _PATH = "PATH"
 
@@ -27,8 +27,8 @@ _RESOLVE = shell_file(__package__, "resolve.sh")
 
 
 class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition or queue and all its processors. ``own`` are keys of the grid file that the batch system alone has,
-    with their values for this queue; ``remark`` is what else to say of them."""
+    """A partition or queue and all its processors. ``own`` maps keys of the grid file that only this batch system has
+    to their values for this queue; ``remark`` is a further note."""
 
     name: str
     processors: int
@@ -37,17 +37,17 @@ class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):
     remark: str = ""
 
 
-# What a script printed of one batch system: the lines by their first word, without that word.
+# The output of a script for one batch system: the lines by their first word, without that word.
 Printed: TypeAlias = Mapping[str, list[str]]
 
 
 class SystemDiscovery(msgspec.Struct, frozen=True, kw_only=True):
-    """How clusters of one batch system are found.
+    """The search for clusters of one batch system.
 
     ``script`` defines the shell function ``koala_find_NAME``, with the name of the kind. It prints lines that begin
     with ``NAME-``: a ``queue`` for each queue, the ``name`` of the cluster, its ``master``, and by
-    ``koala_tell_nodes`` its nodes; ``silent`` and the reason where the programs are there and do not answer.
-    ``queues`` reads what it printed. ``variables`` are those that the programs need of an environment.
+    ``koala_tell_nodes`` its nodes; ``silent`` and the reason if the programs exist and do not answer. ``queues``
+    parses the output. ``variables`` are the environment variables that the programs need.
     """
 
     variables: tuple[str, ...]
@@ -55,22 +55,22 @@ class SystemDiscovery(msgspec.Struct, frozen=True, kw_only=True):
     queues: Callable[[Printed], list[FoundQueue]]
 
 
-# By the names of the kinds.
+# By the name of the kind.
 Discoveries: TypeAlias = Mapping[str, SystemDiscovery]
 
 
 class ClusterNode(msgspec.Struct, frozen=True):
-    """A node, and its address as the host of its batch system knows it."""
+    """A node, with its address as the host of its batch system resolves it."""
 
     name: str
     address: str | None
 
 
 class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch system that answers. ``identity`` is the same wherever the cluster is seen from.
+    """A batch system that answers. ``identity`` is the same from every host that sees the cluster.
 
-    ``environment`` is what commands there must be given, since they do not have it by themselves. ``nodes`` are those
-    of the queue to use where the batch system tells that, of a large cluster some; none where looking them up takes
+    ``environment`` is what commands there need in addition to their own environment. ``nodes`` are the nodes of the
+    queue to use if the batch system reports them, some of them for a large cluster, and none if the lookup takes
     long.
     """
 
@@ -83,28 +83,28 @@ class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> FoundQueue:
-        """The one to use: the default one, or else the largest, or else the first."""
+        """The queue to use: the default queue, or else the largest, or else the first."""
         return max(self.queues, key=lambda queue: (queue.is_default, queue.processors))
 
 
 class FoundClusters(msgspec.Struct, frozen=True):
-    """What a host has: clusters, and reasons why others that it could have do not answer."""
+    """The clusters of a host, and the reasons why other possible clusters do not answer."""
 
     clusters: tuple[FoundCluster, ...] = ()
     silent: tuple[str, ...] = ()
 
 
 class DiscoveryError(ValueError):
-    """What a host printed is no answer to the question."""
+    """The output of a host is no answer to the question."""
 
 
 def login_variables(discoveries: Discoveries) -> tuple[str, ...]:
-    """What the programs need of an environment."""
+    """Return the environment variables that the programs need."""
     return tuple(name for each in discoveries.values() for name in each.variables)
 
 
 def discovery_script(discoveries: Discoveries) -> str:
-    """For ``parse_discovery``."""
+    """Return the script whose output ``parse_discovery`` parses."""
     values = assign(
         koala_queues_max=QUEUES_TOLD_MAX,
         koala_nodes_max=NODES_TOLD_MAX,
@@ -118,7 +118,7 @@ def discovery_script(discoveries: Discoveries) -> str:
 
 
 def parse_discovery(printed: str, discoveries: Discoveries) -> FoundClusters:
-    """What the script printed. Raises ``DiscoveryError`` where it did not get as far as printing."""
+    """Parse the output of the script. Raises ``DiscoveryError`` if the script did not get as far as printing."""
     _, mark, rest = printed.rpartition(f"{_MARK}\n")
     if not mark:
         raise DiscoveryError("it runs no commands")
@@ -155,13 +155,13 @@ def parse_discovery(printed: str, discoveries: Discoveries) -> FoundClusters:
 
 
 def resolving(names: Sequence[str]) -> str:
-    """A script that tells what a host knows these names of nodes by."""
+    """Return a script that prints how a host resolves these node names."""
     lines = "".join(f"printf '%s\\n' \"$(koala_resolve {quoted([name])})\"\n" for name in names)
     return f"{_RESOLVE}{assign(koala_found_mark=_MARK)}printf '%s\\n' \"$koala_found_mark\"\n{lines}"
 
 
 def parse_resolved(printed: str, names: Sequence[str]) -> dict[str, str | None]:
-    """What such a script printed: the addresses. Raises ``DiscoveryError`` where it did not get to its end."""
+    """Return the addresses that such a script printed. Raises ``DiscoveryError`` if it did not reach its end."""
     _, mark, rest = printed.rpartition(f"{_MARK}\n")
     lines = rest.splitlines()
     if not mark or len(lines) != len(names):
@@ -170,7 +170,7 @@ def parse_resolved(printed: str, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def _nodes(lines: list[str], queue: str) -> tuple[ClusterNode, ...]:
-    """Lines of queue, name and address; without a queue they are of every one."""
+    """Parse lines of queue, name and address; a line without a queue counts for every queue."""
     fields = [each.split("|") for each in lines]
     return tuple(
         ClusterNode(each[1], _address(each[2]))

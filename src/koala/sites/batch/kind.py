@@ -1,7 +1,7 @@
-"""What a batch system is to the rest of Koala: one record, which its folder exports and ``systems.py`` lists.
+"""The record by which the rest of Koala knows a batch system: its folder exports it, and ``systems.py`` lists it.
 
-Nothing outside ``koala.sites.batch`` names a batch system. What works at a site, ``BatchParts``, is imported when it
-is first asked for: a reader of grid files needs none of it.
+Nothing outside ``koala.sites.batch`` names a batch system. ``BatchParts``, which works at a site, is imported at its
+first use: a reader of grid files needs none of it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from koala.sites.batch.discovery import SystemDiscovery
     from koala.sites.batch.system import BatchSystem
 
-# A key of the grid file, what is wrong with it, and what to do.
+# A key of the grid file, its problem, and advice.
 KeyFinding: TypeAlias = tuple[str, str, str]
 
 
 class GridKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of the grid file that sites under this batch system have beside those of all. Its value is one word.
+    """A key of the grid file for sites under this batch system only. Its value is one word.
 
-    With ``pattern`` the whole value must match it, or it is not ``noun``, such as "the name of a resource", and
-    ``advice`` is given.
+    With ``pattern`` the whole value must match it; otherwise the value is not ``noun``, such as "the name of a
+    resource", and ``advice`` is given.
     """
 
     name: str
@@ -37,8 +37,8 @@ class GridKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What works at a site: ``system`` makes the batch system with the settings of one site, ``checks`` are the steps
-    of a check that know it, and ``discovery`` finds its clusters."""
+    """What works at a site: ``system`` builds the batch system from the settings of one site, ``checks`` are the
+    steps of a check that are specific to it, and ``discovery`` finds its clusters."""
 
     system: Callable[[BatchSettings], BatchSystem]
     checks: SystemChecks
@@ -46,7 +46,7 @@ class BatchParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def no_findings(values: Mapping[str, str]) -> Iterator[KeyFinding]:
-    """Any values go together."""
+    """Accept any combination of values."""
     del values
     yield from ()
 
@@ -55,9 +55,8 @@ class BatchKind(msgspec.Struct, frozen=True, kw_only=True):
     """A batch system.
 
     - ``name``: the kind of its sites in the grid file and in answers; ``title``: its name for people.
-    - ``programs``: those that it has on its nodes, which jobs may require; the first is the ``launcher``.
-    - ``keys``: the keys of the grid file that are its own; ``findings`` tells which of their values contradict each
-      other.
+    - ``programs``: the programs on its nodes, which jobs may require; the first is the ``launcher``.
+    - ``keys``: its own keys of the grid file; ``findings`` reports values that contradict each other.
     - ``parts``: what works at a site.
     """
 

@@ -1,4 +1,4 @@
-"""What the scripts of ``koala.sites.batch.scripts.directory`` print about components, as values."""
+"""Parsers for what the scripts of ``koala.sites.batch.scripts.directory`` print about components."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 class ComponentStatus(msgspec.Struct, kw_only=True):
-    """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``abort`` what an
-    abort on record says, ``nodes`` those that it ran on, once it has recorded its end, ``stderr_line`` what it wrote
-    last to its standard error, where it failed, and ``usage`` what its application has used."""
+    """The visible state of one component. ``exit_words`` is the end that its script recorded, ``abort`` the content
+    of an abort on record, ``nodes`` the nodes that it ran on, once its end is recorded, ``stderr_line`` the last line
+    on its standard error, if it failed, and ``usage`` what its application has used."""
 
     lost: bool = False
     ready: bool = False
@@ -42,7 +42,7 @@ class ComponentStatus(msgspec.Struct, kw_only=True):
 
 
 def parse_statuses(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
-    """What ``directory.inspect`` printed. Lines about anything else are passed over."""
+    """Parse the output of ``directory.inspect``. Lines about anything else are ignored."""
     statuses = {token: ComponentStatus() for token in tokens}
     for line in text.split("\n"):
         match line.split(" "):
@@ -72,7 +72,7 @@ def _add(status: ComponentStatus, words: list[str]) -> None:
 
 
 def parse_found(sections: Sequence[OutputSection]) -> list[RecordedComponent]:
-    """What the sections of ``directory.show`` and ``directory.open_work_directory`` say, in their order."""
+    """Parse the sections of ``directory.show`` and ``directory.open_work_directory``, in their order."""
     found: list[tuple[Token, dict[str, bytes]]] = []
     for section in sections:
         match section.words:
@@ -84,9 +84,9 @@ def parse_found(sections: Sequence[OutputSection]) -> list[RecordedComponent]:
 
 
 def parse_nodes(site: str, done: ScriptResult, settings: BatchSettings, processors: int) -> tuple[NodeShare, ...]:
-    """What ``directory.nodes`` brought back; none until the component is ready.
+    """Parse the output of ``directory.nodes``; empty until the component is ready.
 
-    A script that tells nothing of its nodes has one, with all ``processors``.
+    A script that reports no nodes has one, with all ``processors``.
     """
     ready, listed, told = done.section(READY), done.section(NODES), done.section(ADDRESSES)
     if ready is None:
@@ -100,7 +100,7 @@ def parse_nodes(site: str, done: ScriptResult, settings: BatchSettings, processo
 
 
 def shares_of(text: str) -> list[NodeShare]:
-    """The nodes that a component's script told, a name and a number of processors on each line."""
+    """Parse a component's nodes as its script wrote them, a name and a number of processors on each line."""
     shares = []
     for line in text.splitlines():
         match line.split():
@@ -110,7 +110,7 @@ def shares_of(text: str) -> list[NodeShare]:
 
 
 def reached_at(site: str, settings: BatchSettings, name: str, addresses: list[str]) -> str:
-    """The name or address by which other sites know a node that has these addresses."""
+    """Return the name or address by which other sites reach a node that has these addresses."""
     if settings.host is not None:
         return settings.host
     if settings.network is None:

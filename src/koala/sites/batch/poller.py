@@ -1,8 +1,8 @@
-"""When a batch site is polled: briskly while something is about to change, ever more rarely when nothing does.
+"""The schedule of polls at a batch site: frequent while a change is expected, ever rarer while nothing changes.
 
-There are two loops. One polls only files and costs the batch system nothing: it waits at the site until something
-shows there. The other lists the batch system's jobs and inspects the files after that, in one script. What they
-show is for ``koala.sites.batch.components``.
+There are two loops. One polls only files and costs the batch system nothing: it waits at the site until a file
+appears. The other lists the batch system's jobs and then inspects the files, in one script.
+``koala.sites.batch.components`` acts on the results.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class BatchPoller:
-    """Polls a site from ``start`` to ``stop``, whatever happens.
+    """Polls a site from ``start`` to ``stop``, in spite of any failure.
 
-    ``present`` makes sure that the site was found, ``time_out`` ends a component whose walltime is over, ``submit``
-    sees to one that the batch system never got, ``busy`` tells for which tokens a call is under way.
+    ``present`` ensures that the site was found, ``time_out`` ends a component whose walltime is over, ``submit``
+    submits a component that the batch system never received, ``busy`` returns the tokens of calls in progress.
     """
 
     def __init__(
@@ -72,27 +72,27 @@ class BatchPoller:
         self._listed_at = 0.0
         self._listing_took_s = 0.0
         self._polled_at = 0.0
-        self._waits_at_site = True  # whether a poll of files may wait there
-        self._polled_until = 0.0  # as the clock says
-        self.clock_ahead_s: float | None = None  # how far the site's clock is ahead; None while that is not known
+        self._waits_at_site = True  # True if a poll of files may wait there
+        self._polled_until = 0.0  # by the clock
+        self.clock_ahead_s: float | None = None  # how far the site's clock is ahead; None while that is unknown
         self._told_silent_at: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start polling."""
         self._listing, self._listed_at = None, 0.0
         loops = ((self._keep_polling, "polls"), (self._keep_listing, "listings"))
         self._tasks = [asyncio.create_task(loop(), name=f"{what} {self._name}") for loop, what in loops]
 
     async def stop(self) -> None:
-        """Poll no more."""
+        """Stop polling."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def poll_soon(self) -> None:
-        """Something was done at the site, so something may change soon."""
+        """Poll soon, since something was done at the site that may change its state."""
         self._polls.reset()
         self._calm.reset()
         self._confirmations.reset()
@@ -101,15 +101,15 @@ class BatchPoller:
 
     @property
     def job_limit_s(self) -> float | None:
-        """How long a job may run, as far as is known."""
+        """The longest time that a job may run, as far as it is known."""
         return None if self._listing is None else self._listing.job_limit_s
 
     # ------------------------------------------------------------------------------------------- polling
 
     async def listing(self, age_s: float | None = None) -> BatchListing:
-        """A listing that began at most so long ago, after all that follows from it was seen to.
+        """Return a listing of at most this age, after all its consequences have been handled.
 
-        Raises ``ShellError`` when there is none: then nothing is known, and nothing was concluded.
+        Raises ``ShellError`` if there is none: then nothing is known, and nothing was concluded.
         """
         since = now_s() - (self._timings.fresh_s if age_s is None else age_s)
         async with self._listing_turn:
@@ -167,12 +167,12 @@ class BatchPoller:
         finally:
             script.cancel()
             await asyncio.gather(script, return_exceptions=True)
-        # What shows all the time and is no news is not to be waited for.
+        # A file that is always there and is no news must not end the wait.
         self._waits_at_site = news or now_s() >= self._polled_at + patience_s
         return news
 
     async def _is_hurried(self, script: asyncio.Task[ScriptResult]) -> bool:
-        """Wait for the script's end; whether something else is to be polled before that."""
+        """Wait for the script's end; return True if another poll must come before it."""
         hurried = asyncio.create_task(self._poll_now.wait())
         try:
             await asyncio.wait({script, hurried}, return_when=asyncio.FIRST_COMPLETED)
@@ -195,7 +195,7 @@ class BatchPoller:
             await self._rest_if_it_fails(functools.partial(self._poll_once, patience_s), rest)
 
     def _patience_s(self) -> float:
-        """How long the next poll of files waits at the site; 0 where it is to come when it is due."""
+        """Return how long the next poll of files waits at the site; 0 if it comes only when it is due."""
         if not self._waits_at_site or not 0 < len(self._components.alive) <= self._timings.awaited_components_max:
             return 0.0
         return self._until_due(self._polls.wait_s)
@@ -206,7 +206,7 @@ class BatchPoller:
         before, self._polled_until = self._polled_until, self._clock()
         now = self._polled_until
         if any(before - now < begins_s <= 0 for begins_s in self._beginnings(now)):
-            self._polls.reset()  # processors that are kept for us from now on are to wait for nobody
+            self._polls.reset()  # processors reserved for us from now on should not idle
         for component in list(self._components.alive.values()):
             left_s = component.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
@@ -218,7 +218,7 @@ class BatchPoller:
                 self._list_now.set()
 
     def _until_due(self, wait_s: float) -> float:
-        """So long, or less where a walltime is over or a reservation begins before."""
+        """Wait this long, or less if a walltime ends or a reservation begins earlier."""
         now = self._clock()
         left = (component.walltime_left_s(now) for component in self._components.alive.values())
         begins = (begins_s for begins_s in self._beginnings(now) if begins_s > 0)
@@ -233,27 +233,27 @@ class BatchPoller:
         while True:
             self._list_now.clear()
             backoff = self._confirmations if self._is_urgent() else self._calm
-            # A batch system that takes long to list is given as long a rest, whatever is to be confirmed.
+            # A batch system that takes long to list rests as long, whatever needs confirmation.
             wait_s = max(backoff.wait_s, 2 * self._listing_took_s)
             due_s = max(0.0, self._listed_at + wait_s - now_s())
-            # The first listing comes in any case: it shows jobs that nobody remembers.
+            # The first listing always comes: it shows jobs that are not on record.
             if await _first(self._list_now, None if self._listing is not None and self._is_idle() else due_s):
                 continue  # with another wait
             backoff.grow()
             await self._rest_if_it_fails(self._list_once, rest)
 
     def _is_idle(self) -> bool:
-        """Whether there is nothing to poll; at a site that was not found yet there may be."""
+        """Return True if there is nothing to poll. A site that was not found yet may have something."""
         return self._components.is_found and not self._components.alive
 
     def _is_urgent(self) -> bool:
-        """Whether a listing is to confirm something."""
+        """Return True if a listing is needed to confirm something."""
         return any(component.is_ending or component.batch_id is None for component in self._components.alive.values())
 
     async def _list_once(self) -> None:
         await self._present()
         began = now_s()
-        # What others asked for a moment ago will do, unless there is something to confirm.
+        # A listing that another caller requested a moment ago suffices, unless something must be confirmed.
         await self.listing(0.0 if self._is_urgent() else self._timings.fresh_s)
         for component in list(self._components.alive.values()):
             if component.batch_id is None and not component.is_ending and component.known_since <= began:
@@ -280,14 +280,14 @@ class BatchPoller:
         return True
 
     def _tell_silent(self, reason: str) -> None:
-        """A silence is told when it begins, and now and then while it lasts."""
+        """Report a silence when it begins, and now and then while it lasts."""
         if self._told_silent_at is None or now_s() >= self._told_silent_at + self._timings.tell_again_s:
             self._told_silent_at = now_s()
             self._emit(SiteSilent(at=self._clock(), site=self._name, reason=reason))
 
 
 async def _first(event: asyncio.Event, wait_s: float | None) -> bool:
-    """Wait for an event, at most so long; whether it came."""
+    """Wait for an event, at most this long; return True if it came."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             await event.wait()

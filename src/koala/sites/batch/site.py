@@ -1,9 +1,8 @@
 """A site under a batch system: components are its jobs, and everything about them is in a directory at the site.
 
-Nothing is installed there: all that happens are short shell scripts. Kill this object at any point and make
-another with the same settings: it finds every component again. What its files
-and the batch system's listing mean is in ``koala.sites.batch.components``, when they are polled in
-``koala.sites.batch.poller``; here is what a driver may ask.
+Nothing is installed there: every action is a short shell script. Kill this object at any point and make another with
+the same settings: it finds every component again. ``koala.sites.batch.components`` interprets files and listings,
+``koala.sites.batch.poller`` polls them; this module serves the driver.
 """
 
 from __future__ import annotations
@@ -64,16 +63,16 @@ from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 
 _log = logging.getLogger(__name__)
 
-# How many characters the mark of a work directory has.
+# The length of the mark of a work directory.
 _MARK_CHARACTERS = 8
 
 
 class BatchSite:
     """A site of at most ``processors`` processors. Keeps the promises of ``koala.sites.protocol.LiveSite``.
 
-    ``owner`` names the Koala that uses the site's work directory; another one cannot use it. Opening a site that
-    does not answer, or whose directory another one has, succeeds: it is then silent, every call raises ``OSError``,
-    and all is found out when it answers again. ``shell`` stands for the way to the site that the settings
+    ``owner`` names the Koala that uses the site's work directory; another one cannot use it. ``open`` succeeds even
+    if the site does not answer or another Koala owns its directory: the site is then silent, every call raises
+    ``OSError``, and it is searched when it answers again. ``shell`` replaces the connection that the settings
     describe. ``barrier_timeout_s`` is the scheduler's.
     """
 
@@ -149,12 +148,13 @@ class BatchSite:
 
     @property
     def calls(self) -> Counter[str]:
-        """How often the batch system was called, and what for: submit, listing, cancel, history, reserve, ..."""
+        """The number of calls to the batch system by purpose: submit, listing, cancel, history, reserve, ..."""
         return self._runner.calls
 
     @property
     def clock_ahead_s(self) -> float | None:
-        """How far its clock was ahead of ours at the last listing; None where it shares ours, or is not known."""
+        """How far its clock was ahead of ours at the last listing; None if it shares our clock, or if that is
+        unknown."""
         is_remote = self._settings.ssh is not None or bool(self._settings.through)
         return self._poller.clock_ahead_s if is_remote else None
 
@@ -185,14 +185,15 @@ class BatchSite:
         await self._runner.shell.close()
 
     def _tell(self, event: AnyEvent) -> None:
-        """A closed site tells nothing more; what it would have told is on record, for whoever asks."""
+        """Emit an event unless the site is closed; after that, events stay on record for ``ask``."""
         if isinstance(event, ComponentEnded):
             self._submitter.expect_room()
         if self._open:
             self._emit(event)
 
     async def _be_present(self) -> None:
-        """The site is open, and what it holds was found. Raises ``SiteError`` and ``OSError`` when not."""
+        """Ensure that the site is open and its contents were found. Raises ``SiteError`` and ``OSError``
+        otherwise."""
         if not self._open:
             raise SiteError(self._name, "it is not open; open it first")
         if self._components.is_found:
@@ -234,7 +235,7 @@ class BatchSite:
     # ---------------------------------------------------------------------------------------- commands
 
     async def start(self, launch: Launch, script: str) -> None:
-        """Take a component, once. See ``LiveSite.start``."""
+        """Accept a component, once. See ``LiveSite.start``."""
         async with self._turn(launch.token):
             try:
                 await self._start(launch, script)
@@ -263,7 +264,8 @@ class BatchSite:
         self._components.unclear.discard(launch.token)
 
     async def _start_again(self, launch: Launch, component: BatchComponent) -> None:
-        """It is here already. Something else that has its token is ended, since nobody knows of it any more."""
+        """Handle the start of a component that is here already. A different launch under its token is ended, since
+        nobody knows about it any more."""
         if not component.lost and not is_same(component.launch, launch):
             self._refuse_other(launch, component.launch)
             await self._end(
@@ -275,8 +277,8 @@ class BatchSite:
         self._tell_newest(launch.token)
 
     def _refuse_other(self, launch: Launch, known: Launch) -> None:
-        """The token was given to something else, by a daemon with another database: what became of that must not be
-        told of this one."""
+        """Refuse a launch whose token was given to a different one, by a daemon with another database: the outcome of
+        that one must not be reported for this one."""
         what = f"part {known.part} of {known.parts} of job {known.job}, on {known.processors} processors"
         why = (
             f"token {launch.token} is taken at {self._name}, by {what}, of another database; give the site a "
@@ -285,7 +287,7 @@ class BatchSite:
         self._tell(self._components.end_event(launch.token, Outcome.REFUSED, why, fault=Fault.OURS))
 
     def _refusal(self, launch: Launch) -> str:
-        """Why a component can never run here; empty if it can."""
+        """Return why a component can never run here; empty if it can."""
         if launch.processors > self._processors:
             return f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
         limit_s = self._poller.job_limit_s
@@ -294,7 +296,7 @@ class BatchSite:
         return ""
 
     def _refused(self, refusal: str) -> Ending:
-        """What the batch system's refusal of a submission means."""
+        """Return the meaning of the batch system's refusal of a submission."""
         if self._system.is_for_what_it_asks(refusal):
             return Outcome.UNSUITABLE, refusal, None, Fault.JOB
         return Outcome.REFUSED, refusal, None, Fault.SITE
@@ -305,7 +307,7 @@ class BatchSite:
         await self._meet(launch, found[0])
 
     async def _meet(self, launch: Launch, found: RecordedComponent) -> None:
-        """A component that is to start was known before."""
+        """Handle the start of a component that is already on record."""
         refused = (Outcome.REFUSED, Outcome.UNSUITABLE)
         if found.ended is None and found.spoilt:
             self._components.give_up(found)
@@ -337,7 +339,7 @@ class BatchSite:
                 self._poller.poll_soon()
 
     async def _submit(self, component: BatchComponent) -> None:
-        """Submit what the batch system may never have got, once a listing shows that it has not."""
+        """Submit a component that the batch system may never have received, once a listing shows that."""
         if component.batch_id is None:
             await self._poller.listing(0.0)
         if (
@@ -353,7 +355,7 @@ class BatchSite:
     async def abort(
         self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "", fault: Fault | None = None
     ) -> None:
-        """End a component wherever it is. See ``LiveSite.abort``."""
+        """End a component in any state. See ``LiveSite.abort``."""
         async with self._turn(token):
             component = self._components.alive.get(token)
             if component is not None and component.lost:
@@ -365,7 +367,7 @@ class BatchSite:
             await self._end(component.token, component.timed_out())
 
     async def _end(self, token: Token, abort: AbortRecord) -> None:
-        """Put an abort on record and cancel the job; a batch system that does not answer is asked again later."""
+        """Record an abort and cancel the job; a batch system that does not answer is asked again later."""
         component = self._components.alive.get(token)
         if component is not None and component.phase is LivePhase.QUEUED and not abort.reason:
             abort = msgspec.structs.replace(abort, reason="aborted in the site's queue")
@@ -474,7 +476,7 @@ class BatchSite:
         return await self._components.mail(token, name)
 
     async def output(self, token: Token, stream: Stream, offset: int, limit: int = OUTPUT_BYTES_MAX) -> bytes:
-        """What the application has written. See ``LiveSite.output``."""
+        """Return what the application has written. See ``LiveSite.output``."""
         check_token(token)
         await self._be_present()
         if offset < 0 or limit < 0:
@@ -487,7 +489,7 @@ class BatchSite:
         return b"" if section is None else section.body
 
     async def _recorded(self, token: Token) -> Launch:
-        """What was accepted of one that has ended. Raises ``SiteError`` where nothing was."""
+        """Return what was accepted for an ended component. Raises ``SiteError`` if nothing was."""
         found = parse_found((await self._runner.run(directory.show(self._components.root, [token]))).sections)[0]
         if found.record is not None and not found.spoilt:
             return found.record.launch
@@ -496,7 +498,7 @@ class BatchSite:
         raise SiteError(self._name, f"there is no component {token} here; look at the job's own list of them")
 
     async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
-        """Its nodes, once it is ready. See ``LiveSite.nodes``."""
+        """Return its nodes, once it is ready. See ``LiveSite.nodes``."""
         check_token(token)
         await self._be_present()
         done = await self._runner.run(directory.nodes(self._components.root, token))
@@ -504,8 +506,8 @@ class BatchSite:
         return parse_nodes(self._name, done, self._settings, 0 if component is None else component.launch.processors)
 
     async def probe(self) -> SiteReported:
-        """Its processors as the batch system tells them, what others have of them, and until when.
-        See ``LiveSite.probe``."""
+        """Return its processors as the batch system reports them, those that others hold, and until when. See
+        ``LiveSite.probe``."""
         await self._be_present()
         listing = await self._poller.listing()
         if listing.missing:
@@ -526,7 +528,7 @@ class BatchSite:
         )
 
     async def held(self) -> tuple[Token, ...]:
-        """All that have not ended. See ``LiveSite.held``."""
+        """Return all live components. See ``LiveSite.held``."""
         await self._be_present()
         return tuple(self._components.alive)
 
@@ -538,7 +540,7 @@ class BatchSite:
             done, error = await self._runner.try_to_run(
                 directory.forget(self._components.root, token), timeout_s=REMOVE_S
             )
-            # Once it is out of sight nobody need wait for the rest; what is left goes when the site is opened.
+            # Once it is hidden nobody waits for the rest; leftovers go when the site is opened.
             if error is not None and done.section("gone") is None:
                 raise error
 
@@ -551,7 +553,7 @@ class BatchSite:
 
     @contextlib.asynccontextmanager
     async def _turn(self, token: Token) -> AsyncIterator[None]:
-        """Calls about one component come one after the other; what they did may show soon."""
+        """Serialise calls about one component, and poll soon afterwards for their effects."""
         async with self._alone(token):
             try:
                 yield
@@ -567,7 +569,7 @@ class BatchSite:
 
 
 class _TurnsByToken:
-    """The calls under way, of which those about one component come one after the other."""
+    """The calls in progress; calls about the same component run one after the other."""
 
     def __init__(self) -> None:
         self._locks: dict[Token, asyncio.Lock] = {}
@@ -575,12 +577,12 @@ class _TurnsByToken:
 
     @property
     def tokens(self) -> frozenset[Token]:
-        """The components that calls are about, whether they run or wait for their turn."""
+        """The components of all calls, running or waiting for their turn."""
         return frozenset(self._locks)
 
     @contextlib.asynccontextmanager
     async def take(self, token: Token) -> AsyncIterator[None]:
-        """Wait until no other call is about this component."""
+        """Wait until no other call concerns this component."""
         self._counts[token] += 1
         try:
             async with self._locks.setdefault(token, asyncio.Lock()):
@@ -592,6 +594,6 @@ class _TurnsByToken:
 
 
 def _mark_of(owner: str, work_directory: str) -> str:
-    """The mark of a new work directory: the same each time, so that jobs of before are known again when the directory
-    was removed under them."""
+    """Return the mark of a new work directory. It is always the same, so that earlier jobs are recognised after the
+    directory was removed."""
     return hashlib.sha256(f"{owner}\n{work_directory}".encode()).hexdigest()[:_MARK_CHARACTERS]

@@ -1,6 +1,5 @@
-"""How a component's processors are claimed: its directory is made and its job submitted, in a reservation where the
-site's settings ask for one and its batch system gives one.
-"""
+"""How a component's processors are claimed: its directory is created and its job submitted, in a reservation if the
+site's settings request one and its batch system grants it."""
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ _log = logging.getLogger(__name__)
 
 # A job that is to start sooner than this is claimed at the barrier: a reservation would come too late.
 RESERVE_AHEAD_S = 5.0
-# It may begin so much later than the job is to start, where others hold its processors until then: components wait
-# for each other at the barrier. No more than such a share of the scheduler's ``barrier_timeout_s`` is spent on it.
+# The reservation may begin this much later than the job's start if others hold its processors until then: components
+# wait for each other at the barrier. At most this share of the scheduler's ``barrier_timeout_s`` is spent on it.
 RESERVE_LATE_S = 60.0
 _LATE_SHARE = 0.25
-# The batch system's own limit comes so long after ours.
+# The batch system's own limit exceeds ours by this much.
 LIMIT_SLACK_S = 60.0
 
-# What is the same of a launch whenever it is tried.
+# The fields of a launch that are the same at every attempt.
 _LASTING = ("token", "job", "processors", "application", "part", "parts", "job_type")
 
 # The component that lives now, the one that was there before, or why the batch system refuses it.
@@ -44,9 +43,9 @@ Accepted: TypeAlias = BatchComponent | RecordedComponent | str
 
 
 class BatchSubmitter:
-    """Submits components. ``sequence`` is that of the one accepted last, ``job_limit_s`` tells how long a job may run
-    at the site, as far as is known. ``barrier_timeout_s`` is the scheduler's: so long after its start time a job may
-    wait for a component."""
+    """Submits components. ``sequence`` belongs to the component accepted last, ``job_limit_s`` returns how long a job
+    may run at the site, as far as it is known. ``barrier_timeout_s`` is the scheduler's: a job may wait this long for
+    a component after its start time."""
 
     def __init__(
         self,
@@ -75,22 +74,22 @@ class BatchSubmitter:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it is too soon for another submission, as the last one found no room."""
+        """True if it is too soon for another submission, since the last one found no room."""
         return now_s() < self._crowded_until
 
     def expect_room(self) -> None:
-        """One of our jobs has ended: there may be room for another."""
+        """Allow the next submission, since one of our jobs has ended."""
         self._crowded.reset()
         self._crowded_until = 0.0
 
     async def accept(self, launch: Launch, script: str) -> Accepted:
-        """Accept a component and submit it. Raises ``ShellError`` when it is not known whether that happened, and
-        ``NotNowError`` when the component lives and its job is to be submitted later."""
+        """Accept a component and submit it. Raises ``ShellError`` if it is unknown whether that happened, and
+        ``NotNowError`` if the component lives and its job is to be submitted later."""
         self.sequence += 1
         record = AcceptanceRecord(sequence=self.sequence, launch=_without_script(launch))
         site = directory.site_text(self._settings.job_environment, self._settings.search_path, self._system.on_node())
         if self._is_reserved(launch):
-            # The directory comes first, so that a reservation is never without a component that gives it back.
+            # The directory comes first, so that every reservation has a component that cancels it.
             making = directory.make(self._components.root, record, script, site)
             found = parse_found((await self._runner.run(making)).sections)
             if found:
@@ -116,7 +115,7 @@ class BatchSubmitter:
         return component
 
     def _check_room(self, answer: _Answer) -> None:
-        """Raises ``NotNowError`` where there was no room for a submission."""
+        """Raise ``NotNowError`` if there was no room for a submission."""
         if answer.no_room is None:
             self.expect_room()
             return
@@ -125,8 +124,8 @@ class BatchSubmitter:
         raise NotNowError(f"{self._runner.shell.host}: {answer.no_room}")
 
     async def submit(self, component: BatchComponent) -> str | None:
-        """Submit a component that is on record, perhaps not for the first time; why the batch system refuses it, if
-        it does. Raises ``NotNowError`` when it is to be submitted later."""
+        """Submit a component that is on record, perhaps again; return the reason if the batch system refuses it.
+        Raises ``NotNowError`` if it is to be submitted later."""
         if component.reservation is None and self._may_have_reserved(component.launch):
             component.reservation = await self._reserve_again(component.launch)
         answer, component.reservation = await self._submit_in(component.launch, component.reservation)
@@ -143,8 +142,8 @@ class BatchSubmitter:
         return answer
 
     async def _submit_anywhere(self, launch: Launch, refusal: str) -> _Answer:
-        """Submit a component that the batch system does not take without the nodes that it was to be kept off: there
-        may be no others, or not of these names any more."""
+        """Submit a component without its excluded nodes, after the batch system refused it with them: there may be no
+        other nodes, or none with these names any more."""
         words = "site %s refuses component %s kept off %s, so that it may run on every node: %s"
         _log.info(words, self._name, launch.token, ", ".join(launch.exclude_nodes), refusal)
         return await self._submit_once(msgspec.structs.replace(launch, exclude_nodes=()), None)
@@ -199,8 +198,8 @@ class BatchSubmitter:
     # ------------------------------------------------------------------------------------------ reservations
 
     def _may_have_reserved(self, launch: Launch) -> bool:
-        """Whether a reservation may have been asked for, at some time. It would hold processors alone, so that there
-        is none for tasks that need more."""
+        """Return True if a reservation may ever have been requested. It would hold processors alone, so tasks that
+        need more have none."""
         if self._settings.claims is not Claims.RESERVATION or launch.needs is not None:
             return False
         return launch.begin_at is not None and launch.walltime_s is not None
@@ -210,8 +209,8 @@ class BatchSubmitter:
         return begin_at is not None and begin_at > self._clock() + RESERVE_AHEAD_S
 
     async def _submit_in(self, launch: Launch, reservation: str | None) -> tuple[_Answer, str | None]:
-        """Submit a component that is on record into its reservation, and at the barrier where there is none or that
-        is refused: the answer, and what the job runs in."""
+        """Submit a component that is on record into its reservation, and at the barrier if there is none or it is
+        refused; return the answer, and the reservation of the job."""
         answer = await self._submit(launch, reservation)
         if answer.refusal is None or reservation is None:
             return answer, reservation
@@ -221,16 +220,16 @@ class BatchSubmitter:
         return await self._submit(launch, None), None
 
     async def _reserve_again(self, launch: Launch) -> str | None:
-        """What the job is to run in, when an earlier try may have reserved it and never heard of it: that goes by the
-        same name, so that it is found. Where it is too late for one, nothing stays of it."""
+        """Return the reservation for the job if an earlier attempt may have made it and never received the answer: it
+        has the same name, so it is found. If it is too late for one, no reservation is left."""
         if self._is_reserved(launch):
             return await self._reserve(launch)
         await self._give_back(launch)
         return None
 
     async def _give_back(self, launch: Launch) -> None:
-        """No reservation is left of a component, whether there was one or not. Raises ``ShellError`` while there
-        may be one: with a job at the barrier besides, it would hold its processors twice."""
+        """Cancel the reservation of a component, if there is any. Raises ``ShellError`` while one may exist: together
+        with a job at the barrier it would hold the processors twice."""
         unreserve = self._system.unreserve(reservation_name(self._components.tag(launch.token)))
         text = f"(\n{unreserve})\nkoala_mark unreserved $?\n"
         done = await self._runner.run(text, timeout_s=BATCH_S, calls="unreserve")
@@ -240,7 +239,8 @@ class BatchSubmitter:
         await self._runner.run(directory.put_lines(self._components.root, {(launch.token, RESERVATION): None}))
 
     def _wanted(self, launch: Launch, name: str, begin_s: float) -> WantedReservation:
-        """Our own jobs have limits there that they never reach: those end in time that do so by their walltimes."""
+        """Return the reservation to request. Our own jobs have limits there that they never reach: jobs count as
+        ending in time by their walltimes."""
         ending = [
             component.tag
             for component in self._components.alive.values()
@@ -256,8 +256,8 @@ class BatchSubmitter:
         )
 
     async def _reserve(self, launch: Launch) -> str | None:
-        """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
-        same one."""
+        """Reserve processors and return the reservation; None if the site grants none, and the barrier must do. A
+        repeated request returns the same one."""
         assert launch.begin_at is not None, "it was asked whether there is one"
         name = reservation_name(self._components.tag(launch.token))
         text = self._system.reserve(self._wanted(launch, name, launch.begin_at))
@@ -282,8 +282,8 @@ class BatchSubmitter:
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a submission; one that is ``barred`` was not made, as the component is to be no more. One for
-    which there is ``no_room`` is to be made again, and that says why."""
+    """The result of a submission. A ``barred`` one was not made, since the component is aborted. One with
+    ``no_room``, which says why, is to be made again."""
 
     id: BatchId | None = None
     refusal: str | None = None
@@ -292,14 +292,14 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_same(recorded: Launch, launch: Launch) -> bool:
-    """Whether what is on record of a token is what is to start. Times and places of programs may differ: they are
-    those of the moment at which a start was tried."""
+    """Return True if the recorded launch is the one to start. Times and paths of programs may differ: they belong to
+    the attempt."""
     asked = _without_script(launch)
     return all(getattr(recorded, name) == getattr(asked, name) for name in _LASTING)
 
 
 def _without_script(launch: Launch) -> Launch:
-    """What is worth keeping in the record: the text of a script is in the component's script."""
+    """Return what is worth keeping in the record: the text of a script is in the component's script."""
     if not launch.application.script:
         return launch
     return msgspec.structs.replace(launch, application=msgspec.structs.replace(launch.application, script=""))

@@ -1,6 +1,6 @@
-"""What a batch system is to Koala: shell scripts that use its commands, and parsers of what these print.
+"""The interface of a batch system: shell scripts that use its commands, and parsers of their output.
 
-All of it is pure. Who runs the scripts, where and when, is in ``koala.sites.batch.site``; a batch system never knows.
+All of it is pure. ``koala.sites.batch.site`` decides where and when the scripts run.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ BatchId: TypeAlias = str
 
 
 class BatchOutputError(ValueError):
-    """A batch system printed something that makes no sense here; nothing may be concluded from it."""
+    """A batch system printed something unintelligible; nothing may be concluded from it."""
 
 
 class BatchState(enum.StrEnum):
-    """Where a job is in its batch system."""
+    """The state of a job in its batch system."""
 
     PENDING = "pending"
-    HELD = "held"  # it waits for somebody to let it go
+    HELD = "held"  # it waits until a person releases it
     RUNNING = "running"  # it holds processors, also while it is suspended or being started
     ENDING = "ending"  # it is over or being ended, and may still hold processors
     OVER = "over"  # it holds nothing any more
 
 
 class EndKind(enum.StrEnum):
-    """Who ended a job, as far as its batch system tells."""
+    """Who ended a job, as far as its batch system reports it."""
 
     ITSELF = "itself"  # it returned, with the exit code
     CANCELLED = "cancelled"
     TIME_LIMIT = "time_limit"
     PREEMPTED = "preempted"
     SITE = "site"  # a node, the batch system or its operator
-    UNSUITABLE = "unsuitable"  # it could never start, as what it asks for is not given to any job
+    UNSUITABLE = "unsuitable"  # it could never start, since no job may have what it requests
     UNKNOWN = "unknown"
 
 
 class BatchEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job ended. ``exit_code`` is that of its script, 128 + N for signal N, None where it is not told."""
+    """How a job ended. ``exit_code`` is its script's, 128 + N for signal N, None if it is unknown."""
 
     kind: EndKind
     exit_code: int | None = None
@@ -53,10 +53,9 @@ class BatchEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One of our jobs as a listing shows it. ``token`` is its name, without the prefix. ``submitted`` is whatever the
-    batch system tells of the time of submission: with ``id`` it tells a job from a later one that has its id.
-    ``end`` is that of a job that is over, or says of one that waits why it will never start.
-    """
+    """One of our jobs in a listing. ``token`` is its name, without the prefix. ``submitted`` is the time of
+    submission in the batch system's own form: together with ``id`` it distinguishes a job from a later one with the
+    same id. ``end`` is set for a job that is over, or says why a waiting one will never start."""
 
     id: BatchId
     token: Token
@@ -68,15 +67,15 @@ class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listing of a batch system shows.
+    """The result of one listing of a batch system.
 
-    ``jobs`` are ours that it still knows. ``processors`` are those that the site's users could get if nobody else
-    were there: those of nodes that are down or drained, or beyond a quota, are not among them. ``others`` of these
-    are in use by others, or will be taken by what waits ahead of us. ``job_limit_s`` is how long a job may hold
-    processors there, None where nothing limits it. ``missing`` says what the grid file names and the cluster does not
-    have, and what to do; then nothing can run there. ``releases`` are (seconds since the epoch, processors): when
-    jobs of others that run reach their time limits, as far as it is known. ``nodes`` are the nodes by class with what
-    nobody holds of them, none where they are not told; ``named`` are those of kinds of which there are few.
+    ``jobs`` are our jobs that it still knows. ``processors`` are those that the site's users could get in an empty
+    cluster, without nodes that are down or drained and without processors beyond a quota. Other users hold ``others``
+    of them, or will get them before us. ``job_limit_s`` is how long a job may hold processors there, None without a
+    limit. ``missing`` says what the grid file names and the cluster lacks, with advice; then nothing can run there.
+    ``releases`` are (seconds since the epoch, processors): when running jobs of others reach their time limits, as
+    far as it is known. ``nodes`` are the nodes by class with their free resources, empty if unknown; ``named`` are
+    the nodes of rare kinds.
     """
 
     jobs: tuple[BatchJob, ...]
@@ -98,9 +97,9 @@ class NodeLoad(msgspec.Struct, frozen=True):
 
 
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """What is submitted: the file ``script`` of the directory ``home``, which is an absolute path at the site.
+    """A submission: the file ``script`` of the directory ``home``, which is an absolute path at the site.
 
-    ``limit_s`` is how long the job may hold processors in all. ``reservation`` is the one that it runs in.
+    ``limit_s`` is how long the job may hold processors in all. It runs in ``reservation``, if there is one.
     """
 
     launch: Launch
@@ -112,10 +111,10 @@ class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedReservation(msgspec.Struct, frozen=True):
-    """Processors that are to be kept for us under a name, from ``begin_s`` (since the epoch) on for ``length_s``.
+    """Processors to be reserved for us under a name, from ``begin_s`` (since the epoch) on for ``length_s``.
 
-    It may begin ``late_s`` later where jobs hold them until then, if the batch system can be told so. ``ending`` are
-    those of our jobs, by their tokens, that end in time, whatever limits they have there.
+    The reservation may begin ``late_s`` later if jobs hold the processors until then and the batch system supports
+    that. ``ending`` are our jobs, by their tokens, that end in time, whatever their limits there.
     """
 
     name: str
@@ -129,88 +128,88 @@ class WantedReservation(msgspec.Struct, frozen=True):
 class BatchSystem(Protocol):
     """One kind of batch system, with the settings of one site.
 
-    A script ends in a newline, reads no standard input and prints what its parser wants. Parsers raise
-    ``BatchOutputError`` for anything that they do not understand, and never guess. Our jobs are known by their name,
-    which is ``JOB_NAME_PREFIX`` and the token.
+    A script ends in a newline, reads no standard input and prints what its parser needs. Parsers raise
+    ``BatchOutputError`` for anything unintelligible, and never guess. Our jobs are recognised by their name, which is
+    ``JOB_NAME_PREFIX`` and the token.
     """
 
     def submit(self, submission: BatchSubmission) -> str:
-        """A script that submits a job; it exits with a code other than 0 when the batch system refused."""
+        """Return a script that submits a job; it exits with a code other than 0 if the batch system refused."""
         ...
 
     def parse_submitted(self, printed: str) -> BatchId: ...
 
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
-        """Why the batch system will never take this submission, in its own words; None when trying again may help."""
+        """Return why the batch system will never accept this submission, in its own words; None if a retry may
+        help."""
         ...
 
     def has_no_room(self, code: int, printed: str, complaint: str) -> bool:
-        """Whether a submission that is to be tried again was not taken because of too many jobs in the queue: the
-        batch system answers, and will take it when some of them have ended."""
+        """Return True if a submission that is to be retried was refused because of too many jobs in the queue: the
+        batch system answers, and will accept it when some of them have ended."""
         ...
 
     def is_for_what_it_asks(self, refusal: str) -> bool:
-        """Whether a refusal is for what this job asks for, such as too long a time: another one may be taken."""
+        """Return True if the refusal is specific to this job's request, such as too long a time: another job may be
+        accepted."""
         ...
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
-        """A script that ends every job of that name, and these. Of what is gone it says nothing and exits with 0."""
+        """Return a script that ends every job of that name, and these ids. It ignores jobs that are gone, and exits
+        with 0."""
         ...
 
     def listing(self) -> str:
-        """A script that shows the batch system as it is now; the only one that is run at every poll."""
+        """Return a script that shows the current state of the batch system; the only script that every poll runs."""
         ...
 
     def parse_listing(self, printed: str) -> BatchListing: ...
 
     def history(self, jobs: Sequence[BatchJob]) -> str:
-        """A script that tells how jobs ended that a listing shows no more. It exits with 0 when the batch system
-        answers, also when it does not know them."""
+        """Return a script that reports how jobs ended that a listing no longer shows. It exits with 0 if the batch
+        system answers, even if it does not know them."""
         ...
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
-        """The ends that are told; a job that the batch system positively does not know is not among them."""
+        """Return the reported ends, without jobs that the batch system definitely does not know."""
         ...
 
     def on_node(self) -> str:
-        """Two shell functions for a component's script. ``koala_nodes`` prints the job's nodes, a line of
-        name and processors each, the one that the script runs on first. ``koala_on_node NAME COMMAND...`` becomes
-        (exec) the command on that node, with this environment.
-        """
+        """Return two shell functions for a component's script. ``koala_nodes`` prints the job's nodes, a line of name
+        and processors each, the script's own node first. ``koala_on_node NAME COMMAND...`` becomes (exec) the command
+        on that node, with this environment."""
         ...
 
     # Claims by reservation.
 
     def reserve(self, wanted: WantedReservation) -> str:
-        """A script that reserves processors for us. For a name that there is already it changes nothing. It exits
-        with a code other than 0 when the site refuses, and may leave one that does not do.
-        """
+        """Return a script that reserves processors for us. It changes nothing if the name exists already. It exits
+        with a code other than 0 if the site refuses, and may then leave an unusable reservation."""
         ...
 
     def parse_reserved(self, printed: str) -> str:
-        """What a submission names to run in the reservation."""
+        """Return the name with which a submission runs in the reservation."""
         ...
 
     def unreserve(self, name: str) -> str:
-        """A script that gives a reservation back; of one that is gone, or never was, it says nothing. It exits with a
-        code other than 0 while the reservation may still be there.
-        """
+        """Return a script that cancels a reservation and ignores one that does not exist. It exits with a code other
+        than 0 while the reservation may still exist."""
         ...
 
     def loads(self) -> str:
-        """A script that tells of the load of the nodes that components may run on."""
+        """Return a script that prints the load of the nodes that components may run on."""
         ...
 
     def parse_loads(self, printed: str) -> list[NodeLoad]:
-        """The nodes of which a load is told, each once."""
+        """Return the nodes with a known load, each once."""
         ...
 
     # For ``koala site check``.
 
     def version(self) -> str:
-        """A script that prints the batch system's name and version in one line."""
+        """Return a script that prints the batch system's name and version in one line."""
         ...
 
 
-# In front of the token in a job's name: Grid Engine takes no name that begins with a digit.
+# Precedes the token in a job's name: Grid Engine accepts no name that begins with a digit.
 JOB_NAME_PREFIX = "koala-"

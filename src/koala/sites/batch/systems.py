@@ -1,4 +1,4 @@
-"""The batch systems that Koala knows, a line each."""
+"""The batch systems that Koala supports, a line each."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ SYSTEMS: dict[str, BatchKind] = {
 
 
 def system_of(site: Site) -> BatchSystem:
-    """The batch system of a site, with its settings."""
+    """Return the batch system of a site, with its settings."""
     assert site.batch is not None, "a site under a batch system"
     return SYSTEMS[site.kind].parts().system(site.batch)
 
 
 def titles() -> str:
-    """The names of all batch systems in a sentence, such as "Slurm or Grid Engine"."""
+    """Return the names of all batch systems in a sentence, such as "Slurm or Grid Engine"."""
     return " or ".join(each.title for each in SYSTEMS.values())
 
 
 def kind_lines() -> str:
-    """What to write as the kind of a site under a batch system."""
+    """Return what to write as the kind of a site under a batch system."""
     return " or ".join(f"'kind: {name}'" for name in SYSTEMS)
 
 
 def launchers() -> tuple[str, ...]:
-    """The programs that start processes over the nodes of a job, each in one batch system alone."""
+    """Return the programs that start processes over the nodes of a job, each in one batch system alone."""
     return tuple(each.launcher for each in SYSTEMS.values())
 
 
 def programs_of(kind: str) -> tuple[str, ...]:
-    """The programs that jobs find at every site of a kind."""
+    """Return the programs that jobs find at every site of a kind."""
     return SYSTEMS[kind].programs if kind in SYSTEMS else ()

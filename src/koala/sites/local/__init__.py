@@ -1,1 +1,1 @@
-"""The embedded site: processors of this machine, handed out as slots."""
+"""The embedded site: processors of this machine as slots."""

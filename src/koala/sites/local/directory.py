@@ -1,7 +1,7 @@
 """The directory of a component as an embedded site reads and writes it.
 
-Files appear whole, by rename. What an answer to the driver depends on is synced to disk before the answer. What the
-files are, and that none of them is trusted, is in ``koala.sites.component_directory``.
+Files appear complete, by rename. Everything that an answer to the driver depends on is synced to disk before the
+answer. ``koala.sites.component_directory`` describes the files, and why none of them is trusted.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ from koala.sites.component_directory import (
 from koala.sites.processes import Identity, parse_identity
 from koala.sites.protocol import Stream
 
-# How the hidden names of directories end: of one that is being made, and of one that is being removed.
+# The suffixes of hidden directories: one that is being created, and one that is being removed.
 NEW = ".new"
 GONE = ".gone"
 
-# The script writes a word and a number; whatever is longer is not its work.
+# The script writes a word and a number; a longer file has another origin.
 _SMALL_FILE_BYTES_MAX = 1_024
-# The numbers of as many GPUs as a machine may have, and the digits of one.
+# Enough for the numbers of as many GPUs as a machine may have.
 _GPUS_BYTES_MAX = 16_384
 _GPU_DIGITS_MAX = 6
 
-# What goes wrong because of one component's directory, and not because of the site's disk.
+# Errors caused by one component's directory, and not by the site's disk.
 _SPOILT = frozenset(
     {
         errno.ENOENT,
@@ -81,7 +81,8 @@ _SPOILT = frozenset(
 
 
 def is_spoilt(error: OSError) -> bool:
-    """Whether an error tells of a component's directory that was removed or altered, and not of the site's disk."""
+    """Return True if an error means that a component's directory was removed or altered, and not that the disk
+    failed."""
     return error.errno in _SPOILT
 
 
@@ -103,19 +104,19 @@ class ComponentDirectory:
         self.home = components / token
 
     def exists(self) -> bool:
-        """Whether the token was ever heard of here."""
+        """Return True if the site has ever received the token."""
         try:
             return stat.S_ISDIR(os.lstat(self.home).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def check(self) -> None:
-        """Raises ``FileNotFoundError`` when the directory is gone."""
+        """Raise ``FileNotFoundError`` if the directory is gone."""
         if not self.exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home))
 
     def create(self, record: AcceptanceRecord, script: str) -> None:
-        """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
+        """Accept a component: the directory appears complete or not at all, and survives a crash."""
         fresh = self._fresh()
         self._write(fresh / SCRIPT, script.encode())
         self._write(fresh / RECORD, msgspec.json.encode(record))
@@ -124,9 +125,9 @@ class ComponentDirectory:
         self._appear(fresh)
 
     def settle(self, event: ComponentEnded) -> None:
-        """Settle the end of a component for good, whether it was ever here or not.
+        """Record the end of a component for good, whether it was ever here or not.
 
-        Where its directory cannot be used, or something else is in its place, a new one holds the end alone.
+        If its directory is unusable, or something else is in its place, a new one holds only the end.
         """
         try:
             if self.exists():
@@ -141,36 +142,36 @@ class ComponentDirectory:
         self._appear(fresh)
 
     def _move_aside(self) -> None:
-        """Away with whatever has the name of the directory."""
+        """Move anything with the directory's name aside."""
         if not self.exists():
             self._clear(self.home)
             return
         self._put_aside(self.home)
 
     def hide(self) -> Path | None:
-        """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
+        """Hide the directory at once and for good; the caller removes the returned path, if any."""
         self._move_aside()
         sync_directory(self.home.parent)
         return self._gone if self._gone.exists() else None
 
     @property
     def _gone(self) -> Path:
-        """Where all is that was put aside."""
+        """The directory for everything that was put aside."""
         return self.home.with_name(f".{self.token}{GONE}")
 
     def _put_aside(self, directory: Path) -> None:
-        """Out of the way with a directory; to remove what an application has put there may take long."""
-        directory.chmod(stat.S_IRWXU)  # without it, it cannot be moved
+        """Move a directory out of the way; removing what an application has put there may take long."""
+        directory.chmod(stat.S_IRWXU)  # without this it cannot be moved
         self._gone.mkdir(exist_ok=True)
         directory.rename(tempfile.mkdtemp(dir=self._gone))
 
     def _clear(self, path: Path) -> None:
-        """Away with whatever has this name."""
+        """Remove anything with this name."""
         try:
             path.unlink()
         except FileNotFoundError:
             return
-        except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
+        except (IsADirectoryError, PermissionError):  # the system decides which of them a directory raises
             if not path.is_dir():
                 raise
             self._put_aside(path)
@@ -189,11 +190,11 @@ class ComponentDirectory:
     # ------------------------------------------------------------------------------------- what it says
 
     def has_record(self) -> bool:
-        """Whether it was accepted, and is not only remembered."""
+        """Return True if it was accepted, and is not only remembered."""
         return (self.home / RECORD).exists()
 
     def recorded(self, *names: str) -> RecordedComponent:
-        """What is on record of it, or what these files say of it."""
+        """Return what is on record about it, or what these files say."""
         files, spoilt = {}, ""
         for name in names or (RECORD, ABORT, RELEASED, GO, READY, ENDED):
             data = read_regular(self.home / name, bytes_max(name) + 1)
@@ -207,40 +208,40 @@ class ComponentDirectory:
         return found
 
     def identity(self) -> Identity | None:
-        """The process that runs the script, once there is one."""
+        """Return the process that runs the script, once there is one."""
         text = self._read_small(PID)
         return None if text is None else parse_identity(text)
 
     def exit_words(self) -> list[str] | None:
-        """What the script recorded as its end."""
+        """Return what the script recorded as its end."""
         text = self._read_small(EXIT)
         if text is None:
             return None
         return [OVERLONG] if len(text) > EXIT_BYTES_MAX else text.split()
 
     def last_line(self) -> str:
-        """What the application that failed wrote last to its standard error."""
+        """Return the last line that the failed application wrote to its standard error."""
         text = self._read_small(LAST_LINE)
         return "" if text is None else stderr_line(text.partition("\n")[0])
 
     def usage(self) -> Usage:
-        """What the application has used."""
+        """Return what the application has used."""
         text = None
-        with contextlib.suppress(OSError):  # it is not worth an end
+        with contextlib.suppress(OSError):  # it does not justify an end
             text = self._read_small(USAGE)
         return NOT_MEASURED if text is None else usage(text)
 
     def is_ready(self) -> bool:
-        """Whether the script has reported in."""
+        """Return True if the script has reached the barrier."""
         return (self.home / READY).exists()
 
     def was_spawned(self) -> bool:
-        """Whether a process was started for it, or was about to be."""
+        """Return True if a process was started for it, or was about to be."""
         return (self.home / SPAWNED).exists()
 
     def gpus(self, given: int, machine: int) -> tuple[int, ...]:
-        """The GPUs that it was given when its process was to be started: so many, less those that a machine with
-        fewer now no longer has. Raises ``UnreadableError`` where they are not on record."""
+        """Return the GPUs that it received when its process was to be started, without those that the machine has
+        lost since. Raises ``UnreadableError`` if they are not on record."""
         if not given:
             return ()
         words = (read_regular(self.home / SPAWNED, _GPUS_BYTES_MAX) or b"").decode(errors="replace").split(",")
@@ -250,7 +251,7 @@ class ComponentDirectory:
         return tuple(sorted(number for number in numbers if number < machine))
 
     def outbox(self) -> list[str]:
-        """The names of the mail that the component has for others: of more than ``MAILS_MAX`` files some."""
+        """Return the names of the mail that the component has for others; at most ``MAILS_MAX`` of them."""
         try:
             with os.scandir(self.home / OUTBOX) as entries:
                 names = [entry.name for entry in itertools.islice(entries, MAILS_MAX)]
@@ -259,7 +260,7 @@ class ComponentDirectory:
         return sorted(name for name in names if not name.startswith("."))
 
     def output(self, stream: Stream, application: Application, offset: int, limit: int) -> bytes:
-        """What the application has written from ``offset`` on."""
+        """Return what the application has written from ``offset`` on."""
         for path in output_paths(stream, application):
             found = read_regular(self.home / path, limit, offset)
             if found is not None:
@@ -267,27 +268,28 @@ class ComponentDirectory:
         return b""
 
     def mail(self, name: str) -> bytes | None:
-        """A piece of mail from the outbox. What is too long is cut, one byte too late, so that its reader notices."""
+        """Return a piece of mail from the outbox. Overlong mail is cut one byte beyond its limit, so that its reader
+        notices."""
         return read_regular(self.home / OUTBOX / name, MAIL_BYTES_MAX + 1)
 
     # ----------------------------------------------------------------------------------- what it is told
 
     def put_spawned(self, gpus: Sequence[int] = ()) -> None:
-        """A process is about to be started, which has these GPUs of the machine."""
+        """Record that a process is about to be started, with these GPUs of the machine."""
         self._put(SPAWNED, ",".join(map(str, gpus)).encode())
 
     def put_abort(self, abort: AbortRecord) -> None:
-        """From now on the application must not start, and its end is to say this."""
+        """Record an abort: from now on the application must not start, and its end is to say this."""
         self._put(ABORT, msgspec.json.encode(abort))
         sync_directory(self.home)
 
     def put_go(self, go: Go, at: float) -> None:
-        """Open the barrier; the time stands first, so that a walltime always has a beginning."""
+        """Open the barrier; the time comes first, so that a walltime always has a beginning."""
         self._put(RELEASED, repr(at).encode())
         self._put(GO, go.text.encode())
 
     def put_mail(self, name: str, data: bytes) -> None:
-        """Mail for the script."""
+        """Write mail for the script."""
         if not (self.home / INBOX / name).exists():
             self._put(f"{INBOX}/{name}", data)
 
@@ -301,7 +303,7 @@ class ComponentDirectory:
         fresh.rename(self.home / name)
 
     def _write(self, path: Path, data: bytes) -> None:
-        """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
+        """Write a new file to disk. Anything with its name is removed first: it may be a pipe, or a link."""
         self._clear(path)
         with path.open("xb") as file:
             file.write(data)
@@ -314,9 +316,10 @@ class ComponentDirectory:
 
 
 def read_regular(path: Path, limit: int, offset: int = 0) -> bytes | None:
-    """So many bytes of a file; None if there is none, or if it is a link, a pipe or anything else but a file.
+    """Read at most this many bytes of a file; None if there is none, or if it is a link, a pipe or another special
+    file.
 
-    Never waits for anybody: opening a pipe would, until someone writes into it.
+    Never blocks: opening a pipe would, until someone writes into it.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

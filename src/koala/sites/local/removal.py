@@ -1,4 +1,4 @@
-"""Removing what applications left: however deep it is, and whatever they did to its permissions."""
+"""Removal of what applications left: at any depth, and with any permissions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def remove_tree(top: Path) -> None:
-    """Remove a directory with all that is below it, as far as that can be; links are not followed.
+    """Remove a directory with everything below it, as far as possible; links are not followed.
 
-    Directories below others are moved up first, so that neither the stack nor the length of a path sets a limit. What
+    Nested directories are moved up first, so that neither the stack nor the length of a path sets a limit. What
     cannot be removed stays.
     """
     with contextlib.suppress(OSError):
@@ -27,7 +27,7 @@ def remove_tree(top: Path) -> None:
 
 
 def _emptied(directory: Path, top: Path, numbers: itertools.count[int]) -> list[Path]:
-    """Remove the files of a directory; where the directories in it are now."""
+    """Remove the files of a directory; return the new places of the directories in it."""
     moved = []
     with contextlib.suppress(OSError):
         directory.chmod(stat.S_IRWXU)
@@ -37,13 +37,13 @@ def _emptied(directory: Path, top: Path, numbers: itertools.count[int]) -> list[
                     if not entry.is_dir(follow_symlinks=False):
                         Path(entry.path).unlink()
                         continue
-                    Path(entry.path).chmod(stat.S_IRWXU)  # without it, it cannot be moved
+                    Path(entry.path).chmod(stat.S_IRWXU)  # without this it cannot be moved
                     moved.append(_moved(Path(entry.path), top, numbers))
     return moved
 
 
 def _moved(directory: Path, top: Path, numbers: itertools.count[int]) -> Path:
-    """The directory, which is directly below the top now."""
+    """Move a directory directly below the top, and return it."""
     if directory.parent == top:
         return directory
     while True:

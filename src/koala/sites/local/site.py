@@ -1,8 +1,8 @@
-"""The embedded site: processors of this machine, handed out as slots, with everything about them on disk.
+"""The embedded site: processors of this machine as slots, with all records on disk.
 
-Components are detached processes; this object only watches them. Kill it at any point and make another on the
-same root: it finds every component again. What touches disk or processes happens in ``koala.sites.local.worker``, in
-a thread of the site's own, in the order in which it was asked for; here is the part in the driver's event loop.
+Components are detached processes; this object only watches them. Kill it at any point and make another on the same
+root: it finds every component again. ``koala.sites.local.worker`` uses disk and processes, in a thread of the site's
+own, in the order of the calls; this module is the part in the driver's event loop.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 
 # How often components are inspected while there are any.
 POLL_S = 0.05
-# How long an application may take to end after SIGTERM before it gets SIGKILL.
+# How long an application may take to end after SIGTERM before it receives SIGKILL.
 GRACE_S = 5.0
-# How long the watch rests when this machine fails it, for example with a full disk.
+# How long the watch rests after a failure of this machine, for example a full disk.
 REST_S = 1.0
-# How often an opening searches for processes that nobody knows, until there are none.
+# At most this many searches for unknown processes when the site is opened, until there are none.
 STRAY_SEARCHES_MAX = 100
 
 P = ParamSpec("P")
@@ -41,26 +41,26 @@ T = TypeVar("T")
 
 
 class OrderedThread:
-    """A thread that does one thing after the other for callers in the event loop in which it was made, so that slow
-    files hold up nobody else."""
+    """A thread that executes one call after the other for callers in the event loop in which it was made, so that
+    slow files delay nobody else."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def do(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the call gives, after all that came before it.
+        """Return the result of a call, after all earlier calls.
 
-        A caller that gives up waiting may or may not have had its way; what it asks for next still comes after.
+        A call may or may not happen if its caller gives up waiting; the caller's next call still comes after it.
         """
         return await asyncio.wrap_future(self._thread.submit(call, *arguments, **named), loop=self._loop)
 
     def tell(self, listener: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
-        """From within the thread: call someone in the event loop, in this order, before ``do`` returns there."""
+        """Call someone in the event loop from within the thread, in this order, before ``do`` returns there."""
         self._loop.call_soon_threadsafe(lambda: listener(*arguments, **named))
 
     async def finish(self, last: Callable[[], None]) -> None:
-        """Do this last thing, which happens also when the caller gives up waiting, and take nothing more."""
+        """Make this last call, even if the caller gives up waiting, and accept no more."""
         done = self._thread.submit(last)
         self._thread.shutdown(wait=False)
         await asyncio.shield(asyncio.wrap_future(done, loop=self._loop))
@@ -76,12 +76,12 @@ class LocalSite:
     ``koala.sites.protocol.LiveSite``.
 
     Its owner may keep processors for other users by writing their number into the file ``others`` of the root: new
-    components start only in what is left, those that run go on.
+    components start only in the rest, running ones continue.
 
     ``first_fit`` lets a small component pass a large one that waits for slots; without it they start in order.
     ``environment`` is what components inherit, by default the harmless part of this process's own. ``host`` is the
-    address at which components of other sites reach this machine. ``clock`` is asked from a thread. ``node`` is what
-    the machine has beside processors: its GPUs are those that CUDA counts from 0 on.
+    address at which components of other sites reach this machine. ``clock`` is called from a thread. ``node``
+    describes the machine besides its processors: its GPUs are numbered from 0 as in CUDA.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class LocalSite:
 
     @property
     def clock_ahead_s(self) -> float | None:
-        """It has this machine's clock."""
+        """None, since the site has this machine's clock."""
         return None
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """None: it has no batch system. See ``LiveSite.calls``."""
+        """Empty, since there is no batch system. See ``LiveSite.calls``."""
         return {}
 
     @property
@@ -142,17 +142,17 @@ class LocalSite:
 
     @property
     def processors(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
         return self._processors
 
     @property
     def processors_held(self) -> int:
-        """How many of them components hold now."""
+        """The number of slots that components hold now."""
         return 0 if self._opened is None else self._opened.worker.slots.held
 
     @property
     def others_file(self) -> Path:
-        """Where the site's owner says how many processors other users have."""
+        """The file in which the site's owner writes how many processors other users have."""
         return self._root / OTHERS
 
     # ------------------------------------------------------------------------------- opening and closing
@@ -162,7 +162,7 @@ class LocalSite:
         if self._opened is not None:
             return
         thread = OrderedThread(f"site {self._name}")
-        # A component knows itself by its real path, so that is the one to look for among processes.
+        # A component knows its real path, so this is the path to look for among processes.
         worker = self._make_worker(self._root.resolve(), thread)
         try:
             found = await thread.do(worker.open)
@@ -201,7 +201,7 @@ class LocalSite:
         )
 
     async def _end_strays(self, worker: LocalWorker, thread: OrderedThread) -> None:
-        """Nothing new starts before they are gone: their processors are not free."""
+        """End unknown processes before anything starts: their processors are not free."""
         for _ in range(self._stray_searches_max):
             if not await thread.do(worker.end_strays):
                 return
@@ -224,13 +224,13 @@ class LocalSite:
     # ---------------------------------------------------------------------------------------- commands
 
     async def start(self, launch: Launch, script: str) -> None:
-        """Take a component, once. See ``LiveSite.start``."""
+        """Accept a component, once. See ``LiveSite.start``."""
         await self._do(LocalWorker.start, launch, script)
 
     async def abort(
         self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "", fault: Fault | None = None
     ) -> None:
-        """End a component wherever it is. See ``LiveSite.abort``."""
+        """End a component in any state. See ``LiveSite.abort``."""
         await self._do(LocalWorker.abort, token, AbortRecord(outcome=outcome, reason=reason, fault=fault))
 
     async def ask(self, tokens: Sequence[Token]) -> None:
@@ -250,31 +250,31 @@ class LocalSite:
         return await self._do(LocalWorker.fetch, token, name)
 
     async def output(self, token: Token, stream: Stream, offset: int, limit: int = OUTPUT_BYTES_MAX) -> bytes:
-        """What the application has written. See ``LiveSite.output``."""
+        """Return what the application has written. See ``LiveSite.output``."""
         return await self._do(LocalWorker.output, token, stream, offset, limit)
 
     async def nodes(self, token: Token) -> tuple[NodeShare, ...]:
-        """This machine, once the component is ready. See ``LiveSite.nodes``."""
+        """Return this machine, once the component is ready. See ``LiveSite.nodes``."""
         processors = await self._do(LocalWorker.processors_ready, token)
         return () if processors is None else (NodeShare(self._host, processors),)
 
     async def probe(self) -> SiteReported:
-        """Its slots, and those that its owner keeps for others. See ``LiveSite.probe``."""
+        """Return its slots, and those that its owner keeps for others. See ``LiveSite.probe``."""
         return await self._do(LocalWorker.probe)
 
     async def held(self) -> tuple[Token, ...]:
-        """All that have not ended. See ``LiveSite.held``."""
+        """Return all live components. See ``LiveSite.held``."""
         return await self._do(LocalWorker.held)
 
     async def forget(self, token: Token) -> None:
         """Remove an ended component's directory. See ``LiveSite.forget``."""
         gone = await self._do(LocalWorker.hide, token)
         if gone is not None:
-            # Nobody knows its name any more, so that commands need not wait for its removal.
+            # Its name is hidden already, so commands need not wait for its removal.
             await asyncio.to_thread(remove_tree, gone)
 
     async def _do(self, call: Callable[Concatenate[LocalWorker, P], T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Let the worker do something, after all that it was asked for before."""
+        """Have the worker make a call, after all earlier calls."""
         if self._opened is None:
             raise SiteError(self._name, "it is not open; open it first")
         worker, thread = self._opened
@@ -286,7 +286,7 @@ class LocalSite:
     # ----------------------------------------------------------------------------------------- the watch
 
     async def _keep_watching(self, opened: _Opened) -> None:
-        """Inspect components as long as there are any, whatever happens."""
+        """Inspect components as long as there are any, in spite of any failure."""
         while True:
             self._wake.clear()
             try:
@@ -304,6 +304,6 @@ class LocalSite:
 
 
 def _inspect(worker: LocalWorker) -> tuple[str, bool]:
-    """What is wrong with the site, and whether there is more to inspect."""
+    """Return what is wrong with the site, and whether there is more to inspect."""
     trouble = worker.slots.inspect_all()
     return trouble, worker.slots.is_busy

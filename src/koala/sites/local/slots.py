@@ -1,7 +1,7 @@
-"""The live components of an embedded site and the slots they hold: who starts, what became of each, how it ends.
+"""The live components of an embedded site and their slots: who starts, what became of each, how it ends.
 
-Plain calls, one after the other, in whichever thread their owner chose. Each leaves the disk such that a kill at any
-point loses nothing. What a driver may ask is in ``koala.sites.local.worker``.
+Plain calls, one after the other, in any one thread of their owner's choice. After each call the disk is in a state
+that loses nothing if the process is killed. ``koala.sites.local.worker`` serves the driver.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from koala.sites.protocol import Clock, Deliver, Emit, Mail
 
 _log = logging.getLogger(__name__)
 
-# The program that runs the script of a component, and keeps together what that starts.
+# The program that runs the script of a component, and ends everything the script starts.
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
 
-# By what programs know which GPUs of the machine they may use.
+# The variable that tells programs which GPUs of the machine they may use.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def memory_bytes(launch: Launch) -> int:
-    """The memory of all tasks of a component."""
+    """Return the memory of all tasks of a component."""
     return 0 if launch.needs is None else launch.needs.memory_bytes * launch.task_count
 
 
 def gpu_count(launch: Launch) -> int:
-    """The GPUs of all tasks of a component."""
+    """Return the number of GPUs of all tasks of a component."""
     return 0 if launch.needs is None else launch.needs.gpus * launch.task_count
 
 
 class LocalComponent(LiveComponent):
-    """A component that has not ended here. Once it is aborted, force is used from ``kill_at`` on.
+    """A live component. Once it is aborted, force is used from ``kill_at`` on.
 
-    ``complaint`` is the last trouble with it that was logged.
+    ``complaint`` is the last problem with it that was logged.
     """
 
     def __init__(self, launch: Launch, directory: ComponentDirectory) -> None:
@@ -55,10 +55,10 @@ class LocalComponent(LiveComponent):
         self.child: processes.Child | None = None
         self.complaint = ""
         self.kill_at = 0.0
-        self.gpus: tuple[int, ...] = ()  # those of the machine that it has, from its start on
+        self.gpus: tuple[int, ...] = ()  # its GPUs of the machine, from its start on
 
     def why_unrecorded(self) -> str:
-        """Why its script has recorded no end."""
+        """Return why its script has recorded no end."""
         if self.process is None:
             return "its script never began; the log in its directory says why"
         return (
@@ -68,10 +68,10 @@ class LocalComponent(LiveComponent):
 
 
 class Slots:
-    """``processors`` slots, of which ``others`` tells how many are not for components now.
+    """``processors`` slots; ``others`` returns how many are not available to components now.
 
-    One component's directory may be gone or spoilt, for the application can reach it: that ends this component and
-    touches no other. Errors of the disk itself are raised, and what they kept from happening is tried again.
+    One component's directory may be missing or invalid, since the application can reach it: that ends this component
+    and affects no other. Errors of the disk itself are raised, and the work that they interrupted is retried.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Slots:
         node: NodeSize | None = None,
     ) -> None:
         self.node = NodeSize(processors) if node is None else node
-        self.alive: dict[Token, LocalComponent] = {}  # all that have not ended, in the order they were accepted
+        self.alive: dict[Token, LocalComponent] = {}  # all live components, in the order of acceptance
         self._processors = processors
         self._others = others
         self._emit = emit
@@ -105,21 +105,22 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """How many slots components hold. May be asked from any thread."""
+        """The number of slots that components hold. May be read from any thread."""
         return sum(each.processors for each in self.alive.copy().values() if each.phase is not LivePhase.QUEUED)
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is anything to inspect."""
+        """True if there is anything to inspect."""
         return bool(self._held_up) or any(each.phase is not LivePhase.QUEUED for each in self.alive.values())
 
     # ------------------------------------------------------------------------------------------- starting
 
     def serve(self) -> None:
-        """Give free slots to those who wait, in the order accepted. What fails is tried at the next inspection."""
+        """Give free slots to waiting components, in the order of acceptance. A failed start is retried at the next
+        inspection."""
         self._serve_again = True
         if self._serving:
-            return  # the call that serves sees to it: a component that cannot start leaves, which serves again
+            return  # the outer call continues: a component that cannot start leaves, which serves again
         self._serving = True
         try:
             while self._serve_again:
@@ -146,7 +147,7 @@ class Slots:
                 return
 
     def _has_needs(self, component: LocalComponent) -> bool:
-        """Whether memory and GPUs are free for all its tasks."""
+        """Return True if memory and GPUs are free for all its tasks."""
         launch = component.launch
         if launch.needs is None:
             return True
@@ -162,7 +163,7 @@ class Slots:
         return [gpu for gpu in range(self.node.gpus_of()) if gpu not in held]
 
     def _start(self, component: LocalComponent) -> None:
-        # Marked first: if we are killed between the two, its slots still count as held.
+        # The mark comes first: if we are killed between the two, its slots still count as held.
         component.gpus = tuple(self._free_gpus()[: gpu_count(component.launch)])
         try:
             component.directory.put_spawned(component.gpus)
@@ -175,7 +176,8 @@ class Slots:
         self.spawn(component)
 
     def spawn(self, component: LocalComponent) -> None:
-        """Start the process of a component that was marked for it. Of two processes of one component one goes on."""
+        """Start the process of a component that was marked for it. If a component has two processes, only one
+        continues."""
         self._census = None
         try:
             environment = self._with_needs(component)
@@ -186,25 +188,25 @@ class Slots:
             self.inspect(component)
 
     def _with_needs(self, component: LocalComponent) -> Mapping[str, str]:
-        """What the component inherits: which GPUs are its own, none where it asked for none, and its memory."""
+        """Return what the component inherits: its memory, and its own GPUs, none if it requested none."""
         more = {}
         if self.node.gpus:
             more[VISIBLE_GPUS] = ",".join(map(str, component.gpus))
         if memory_bytes(component.launch):
-            # With less than that not even its script could run, which would look like a failure of the site.
+            # With less memory not even its script could run, which would look like a failure of the site.
             more[MEMORY_BYTES] = str(max(memory_bytes(component.launch), TASK_MEMORY_BYTES_MIN))
         return {**self._environment, **more} if more else self._environment
 
     # --------------------------------------------------------------------------------------------- ending
 
     def condemn(self, component: LocalComponent, abort: AbortRecord) -> None:
-        """From now on it is being ended. The first outcome and reason stand."""
+        """Mark it as being ended. The first outcome and reason stand."""
         if component.abort is None:
             component.abort = abort
             component.kill_at = self._clock() + self._grace_s
 
     def begin_end(self, component: LocalComponent, abort: AbortRecord) -> None:
-        """Ask its processes to end; those that have not when their time is up are ended by force."""
+        """Ask its processes to end; those that miss their deadline are killed."""
         if component.phase is LivePhase.QUEUED:
             why = abort.reason or "aborted in the site's queue"
             self.settle(component, abort.outcome, why, None, abort.fault)
@@ -218,7 +220,7 @@ class Slots:
             processes.end(component.process, component.directory.home, by_force=False)
 
     def lose(self, component: LocalComponent, error: OSError) -> None:
-        """Its directory is of no use any more, so nothing it does can be known: it ends at once, by force."""
+        """End it at once by force: its directory is unusable, so nothing it does can be observed."""
         if not component.lost:
             _log.warning("component %s is ended, as its directory cannot be used: %s", component.token, error)
         component.lost = True
@@ -239,7 +241,7 @@ class Slots:
         stderr_line: str = "",
         usage: Usage = NOT_MEASURED,
     ) -> None:
-        """It holds nothing any more: on record first, then told, then its slots go to others."""
+        """Record the end of a component that holds nothing any more, report it, and give its slots to others."""
         event = ComponentEnded(
             at=self._clock(),
             token=component.token,
@@ -271,7 +273,7 @@ class Slots:
     # ----------------------------------------------------------------------------------------- inspection
 
     def inspect_all(self) -> str:
-        """Inspect all, whatever is wrong with one of them. What is wrong with the site, or nothing."""
+        """Inspect all, whatever is wrong with one of them; return what is wrong with the site, or an empty string."""
         trouble = ""
         self._inspecting = True
         for component in list(self.alive.values()):
@@ -289,7 +291,7 @@ class Slots:
         return trouble or self._held_up
 
     def inspect(self, component: LocalComponent) -> None:
-        """Find out what became of one component, and see to what follows."""
+        """Find out what became of one component, and act on it."""
         if component.phase in (LivePhase.QUEUED, LivePhase.ENDED):
             return
         try:
@@ -330,13 +332,14 @@ class Slots:
         if alive and exit_words is None:
             self._inspect_running(component)
         elif self._members(component):
-            # The script is over; whatever it left behind must not go on holding processors.
+            # The script is over; processes that it left must not hold processors any longer.
             processes.end(component.process, component.directory.home, by_force=True)
         else:
             self._settle(component, exit_words)
 
     def _inspect_unborn(self, component: LocalComponent) -> None:
-        """Its process runs and has not said who it is; one that is to end and never says it is ended by force."""
+        """Inspect a component whose process has not identified itself yet; if it is to end and never does, it is
+        killed."""
         if component.abort is not None and self._clock() >= component.kill_at:
             assert component.child is not None
             processes.end(processes.identity_of(component.child), component.directory.home, by_force=True)

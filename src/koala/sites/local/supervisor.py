@@ -1,12 +1,12 @@
-"""The program that stands between an embedded site and the script of one component, and ends what the script leaves.
+"""The program between an embedded site and the script of one component. It ends everything the script leaves.
 
-Whatever a component starts, in whatever session and with whatever environment, stays a descendant of this process: it
-is a subreaper, to which the kernel gives orphans. Where this machine lets it, the script and all that comes of it are
-also in a control group (cgroup v2) of their own: the kernel kills it as a whole, also when this process was killed.
-Only what moves itself into another group, which the user of the daemon may do, gets away from that. When the script
-has ended it kills all that is left and ends last, with the script's exit code. It needs nobody: a site that is killed
-finds it again by its environment. It imports nothing of Koala, and of the library only what starts fast: there is one
-such process for each component, and most of what it costs is its start.
+Every process of a component, in any session and with any environment, stays a descendant of this process: it is a
+subreaper, to which the kernel gives orphans. Where this machine permits, the script and its descendants are also in a
+control group (cgroup v2) of their own: the kernel kills it as a whole, even after this process was killed. Only
+processes that move themselves into another group, which the user of the daemon may do, escape that. When the script
+has ended, this program kills everything left and ends last, with the script's exit code. It depends on nobody: a site
+that was killed finds it again by its environment. It imports nothing from Koala, and from the library only what
+starts fast: each component has one such process, and its main cost is its start.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import _signal as signal  # type: ignore[import-not-found]  # without the enumer
 import os
 import sys
 
-# The variable by which this process is known; it holds the component's directory.
+# The variable by which this process is recognised; it contains the component's directory.
 SUPERVISES = "KOALA_SUPERVISES"
-# The variable that holds the name of its control group.
+# The variable that contains the name of its control group.
 GROUP = "KOALA_CGROUP"
-# What the script's own processes carry instead.
+# The variable that the script's own processes carry instead.
 MARKER = "KOALA_HOME"
-# How much memory a process of the script may have at most, where that is limited.
+# The memory limit of each process of the script, if there is one.
 MEMORY_BYTES = "KOALA_MEMORY_BYTES"
-# A shell that limits itself (in KiB) and becomes the one that runs the script. This process must not have the limit:
-# it may be larger than that itself.
+# A shell that limits itself (in KiB) and becomes the shell of the script. This process must not have the limit: it
+# may be larger than that itself.
 _WITH_MEMORY = 'ulimit -d "$1"; exec /bin/sh "$2"'
 PR_SET_CHILD_SUBREAPER = 36
-# They are for the script; it is told by those who mean it.
+# Signals for the script, whose senders signal the script directly.
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# What Python ignores by itself, and a shell must not.
+# Signals that Python ignores and a shell must not.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 def descendants() -> list[int]:
-    """All processes below this one, by what /proc tells of their parents."""
+    """Return all processes below this one, by the parents in /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - a program that must start fast
         if name.isdigit():
@@ -53,8 +53,8 @@ def descendants() -> list[int]:
 
 
 def shell_words(script: str, memory_bytes: int | None) -> list[str]:
-    """What runs the script. No process of it has more memory than that: its heap and what else it writes to. It
-    counts each alone."""
+    """Return the command that runs the script. Each process of it is limited to that much memory, heap and other
+    writable memory together."""
     if memory_bytes is None:
         return ["/bin/sh", script]
     import resource  # few need it
@@ -65,7 +65,7 @@ def shell_words(script: str, memory_bytes: int | None) -> list[str]:
 
 
 class ControlGroup:
-    """The control group of a component; ``is_used`` only where it could be made."""
+    """The control group of a component; ``is_used`` only if it could be created."""
 
     def __init__(self, name: str, *, mounts: str = "/proc/self/mounts", own: str = "/proc/self/cgroup") -> None:
         self.above = above = _own_group(mounts, own) if name else ""
@@ -82,22 +82,22 @@ class ControlGroup:
                 return
 
     def enter(self) -> None:
-        """From here on what this process starts is in the group."""
+        """Enter the group: what this process starts from now on is in it."""
         if self.is_used:
             self.is_used = _write(f"{self.path}/cgroup.procs", str(os.getpid()))
 
     def leave(self) -> None:
-        """This process itself is not: it is to outlive the others. Where it cannot leave, nobody kills the group."""
+        """Leave the group, so that this process outlives the others. If it cannot leave, nobody kills the group."""
         if self.is_used:
             self.is_used = _write(f"{self.above}/cgroup.procs", str(os.getpid()))
 
     def kill(self) -> None:
-        """Kill all that is in it."""
+        """Kill all processes in the group."""
         if self.is_used:
             _write(f"{self.path}/cgroup.kill", "1")
 
     def remove(self) -> None:
-        """It is empty; groups that the component made in it go first."""
+        """Remove the empty group, after the groups that the component made in it."""
         if self.is_used:
             for path, _, _ in os.walk(self.path, topdown=False):
                 try:  # noqa: SIM105 - contextlib takes long to import
@@ -107,10 +107,10 @@ class ControlGroup:
 
 
 def _own_group(mounts: str, own: str) -> str:
-    """The directory of the group that this process is in; empty where none may be made in it.
+    """Return the directory of the group that this process is in; empty if none may be created in it.
 
-    What an ordinary user may write to was given to it. Root may write everywhere: there a group that a service
-    manager rules, and has not delegated, is left alone.
+    A group that an ordinary user can write to was given to that user. Root can write everywhere: a group that a
+    service manager controls, and has not delegated, is left alone.
     """
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
@@ -144,19 +144,19 @@ def _kill(pid: int) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Be the parent of what the component leaves."""
+    """Become the parent of the component's orphans."""
     asked = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # of this program itself
         _ctypes.call_cdeclfunction(prctl, asked)
-    except AttributeError:  # they need not be in every Python
+    except AttributeError:  # some Pythons lack them
         import ctypes
 
         ctypes.CDLL(None).prctl(*asked)
 
 
 def supervise(script: str) -> int:
-    """Run the script and end all that it leaves; its exit code."""
+    """Run the script and end everything it leaves; return its exit code."""
     _adopt_orphans()
     environment = {**os.environ, MARKER: os.environ[SUPERVISES]}
     del environment[SUPERVISES]
@@ -180,7 +180,7 @@ def supervise(script: str) -> int:
             ended, status = os.waitpid(-1, 0 if code is None else os.WNOHANG)
             if ended == 0:
                 group.kill()
-                # Each that dies leaves its children to us, and wakes us: in the end there are none.
+                # The children of each process that dies become ours and wake us, until there are none.
                 for pid in descendants():
                     _kill(pid)
                 os.waitpid(-1, 0)

@@ -1,7 +1,7 @@
-"""What a driver may ask of an embedded site, as plain calls that come one after the other in one thread.
+"""The calls of a driver to an embedded site, as plain functions that run one after the other in one thread.
 
-What is on disk is in ``koala.sites.local.directory``, what becomes of live components in ``koala.sites.local.slots``.
-Who calls, and when components are inspected, is in ``koala.sites.local.site``.
+``koala.sites.local.directory`` has what is on disk, ``koala.sites.local.slots`` the live components.
+``koala.sites.local.site`` makes the calls and schedules the inspections.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OTHERS_BYTES_MAX = 64
 class LocalWorker:
     """A site of ``processors`` slots below ``root``, from ``open`` to ``close``. See ``LiveSite``.
 
-    Whatever is wrong with one component's directory is the end of that component, and no error of the call.
+    A problem with one component's directory ends that component, and is no error of the call.
     """
 
     def __init__(
@@ -102,19 +102,19 @@ class LocalWorker:
     # ------------------------------------------------------------------------------- opening and closing
 
     def open(self) -> tuple[Token, ...]:
-        """Take the site, and touch nothing; the components that it keeps anything of. ``find_again``, ``end_strays``
-        and ``slots.serve`` are to follow."""
+        """Take the site without changing anything; return the components that it keeps anything about. Call
+        ``find_again``, ``end_strays`` and ``slots.serve`` next."""
         self._components.mkdir(parents=True, exist_ok=True)
         self._files.mkdir(exist_ok=True)
         self._take_lock()
         return tuple(home.name for home in self._components.iterdir() if is_token(home.name))
 
     def close(self) -> None:
-        """Let another driver have the site."""
+        """Release the site for another driver."""
         self._lock.close()
 
     def _take_lock(self) -> None:
-        """The kernel drops the lock with the process, however it ends."""
+        """Lock the site. The kernel releases the lock with the process, however it ends."""
         file = self._lock.enter_context((self._root / "lock").open("ab"))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +128,7 @@ class LocalWorker:
         for home in list(self._components.iterdir()):
             if home.name.startswith("."):
                 if home.name.endswith((NEW, GONE)):
-                    # What its driver was killed at making or removing.
+                    # Left by a driver that was killed while creating or removing it.
                     remove_tree(home)
                 continue
             directory = ComponentDirectory(self._components, home.name)
@@ -138,11 +138,11 @@ class LocalWorker:
                 found += self._recall(directory)
             except (UnreadableError, OSError) as error:
                 if isinstance(error, OSError) and not (is_spoilt(error) or error.errno == errno.EIO):
-                    raise  # it is not about this component
+                    raise  # it does not concern this component
                 self._give_up(directory, error)
         found.sort(key=lambda each: 0 if each[0].record is None else each[0].record.sequence)
         self.slots.alive.update((component.token, component) for _, component in found)
-        # Only now is it known which slots are held.
+        # Only now it is known which slots are held.
         for recorded, component in found:
             try:
                 self._resume(component, recorded.abort)
@@ -150,7 +150,7 @@ class LocalWorker:
                 _log.warning("site %s: component %s: %s", self._name, component.token, error)
 
     def _recall(self, directory: ComponentDirectory) -> list[tuple[RecordedComponent, LocalComponent]]:
-        """A component that has not ended, and what is on record of it; nothing for one that has."""
+        """Return a live component with its record; nothing for an ended one."""
         recorded = directory.recorded()
         if recorded.record is not None:
             self._sequence = max(self._sequence, recorded.record.sequence)
@@ -168,13 +168,13 @@ class LocalWorker:
 
     def _resume(self, component: LocalComponent, abort: AbortRecord | None) -> None:
         if component.phase is LivePhase.STARTING and component.process is None:
-            # Its process may not have come to the point of saying so; of two, one goes on.
+            # Its process may not have identified itself yet; if there are two, one continues.
             self.slots.spawn(component)
         if abort is not None and component.phase is not LivePhase.ENDED:
             self.slots.begin_end(component, abort)
 
     def _give_up(self, directory: ComponentDirectory, error: Exception) -> None:
-        """What the site kept about it is spoilt: end what may run of it, and say so."""
+        """End whatever may run of a component whose files are invalid, and record that."""
         _log.error("site %s: component %s cannot be found again: %s", self._name, directory.token, error)
         with contextlib.suppress(OSError):
             processes.end(directory.identity(), directory.home, by_force=True)
@@ -185,9 +185,9 @@ class LocalWorker:
             _log.error("site %s: nor can its end be put on record: %s", self._name, again)
 
     def end_strays(self) -> bool:
-        """End processes of components that have ended, or that nothing is known of; whether there were any.
+        """End processes of components that have ended or are unknown; return True if there were any.
 
-        Their directory was removed. One that nobody remembers is remembered from now on, as failed.
+        The directory of an unknown one was removed. It is on record from now on, as failed.
         """
         strays = processes.strays(self._components, self.slots.alive)
         for token, pids in strays.items():
@@ -212,7 +212,7 @@ class LocalWorker:
                 return
             if self._tell_end(directory):
                 return
-            # The disk failed when it was all but accepted, and the driver was told so.
+            # The disk failed when it was almost accepted, and the driver received that error.
         if launch.processors > self._processors:
             why = f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
             self._settle(directory, Outcome.REFUSED, why, Fault.SITE)
@@ -229,7 +229,7 @@ class LocalWorker:
         self.slots.serve()
 
     def _could_ever_run(self, launch: Launch) -> bool:
-        """Whether there is room for all tasks at once where nobody else is there."""
+        """Return True if all tasks fit at once on an empty site."""
         return NodePool.whole((self._node,)).places(launch.shape) >= launch.task_count
 
     def abort(self, token: Token, abort: AbortRecord) -> None:
@@ -245,14 +245,14 @@ class LocalWorker:
             return
         try:
             if directory.recorded(ABORT).abort is None:
-                # What is already bringing about its end is what the end will say, also after a kill.
+                # The abort that already causes its end stays in its record, even after a kill.
                 directory.put_abort(component.abort or abort)
             self.slots.begin_end(component, abort)
         except OSError as error:
             if is_spoilt(error):
                 self.slots.lose(component, error)
                 return
-            # Without room for a record its processes end all the same; the driver hears why, and asks again.
+            # Its processes end even without room for a record; the driver receives the error, and asks again.
             self.slots.begin_end(component, abort)
             raise
 
@@ -286,7 +286,7 @@ class LocalWorker:
         component.released_at = now
 
     def _stage(self, token: Token, wanted: Sequence[InputLink]) -> None:
-        """Make the links to input files. Raises ``SiteError`` where one must not be made."""
+        """Make the links to input files. Raises ``SiteError`` if one is not permitted."""
         if not wanted:
             return
         staged = 'if [ -z "${koala_trouble-}" ]; then koala_mark staged; fi\n'
@@ -336,7 +336,7 @@ class LocalWorker:
         return directory.output(stream, launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
 
     def _launch(self, directory: ComponentDirectory) -> Launch:
-        """What was accepted. Raises ``SiteError`` where nothing was, or where that cannot be read any more."""
+        """Return what was accepted. Raises ``SiteError`` if nothing was, or if it is unreadable by now."""
         if directory.token in self.slots.alive:
             return self.slots.alive[directory.token].launch
         recorded = directory.recorded(RECORD)
@@ -349,7 +349,7 @@ class LocalWorker:
         return recorded.record.launch
 
     def processors_ready(self, token: Token) -> int | None:
-        """With how many processors a component has reached the barrier; None before that, and where it is lost."""
+        """Return how many processors a component has at the barrier; None before that, and if it is lost."""
         directory = self._directory(token)
         if not directory.is_ready():
             return None
@@ -362,7 +362,7 @@ class LocalWorker:
     def probe(self) -> SiteReported:
         """See ``LiveSite.probe``."""
         self._others = self._read_others()
-        self.slots.serve()  # some of what others had may be free now
+        self.slots.serve()  # processors of others may have become free
         return SiteReported(
             at=self._clock(), site=self._name, processors=self._processors, others=min(self._others, self._processors)
         )
@@ -372,7 +372,7 @@ class LocalWorker:
         return tuple(self.slots.alive)
 
     def hide(self, token: Token) -> Path | None:
-        """Take an ended component's directory out of sight; what is returned is for the caller to remove."""
+        """Hide an ended component's directory; the caller removes the returned path."""
         directory = self._directory(token)
         if token in self.slots.alive:
             raise SiteError(self._name, f"component {token} has not ended; abort it and wait for its end first")
@@ -381,13 +381,13 @@ class LocalWorker:
     # ------------------------------------------------------------------------------------ what it knows
 
     def _others_or_last(self) -> int:
-        # A file that makes no sense is for ``probe`` to complain about; until then the last number holds.
+        # ``probe`` reports an invalid file; until then the last number counts.
         with contextlib.suppress(OSError, SiteError):
             self._others = self._read_others()
         return self._others
 
     def _read_others(self) -> int:
-        """What the file says. Raises ``SiteError`` where it is not a number of processors."""
+        """Return the number in the file. Raises ``SiteError`` if it is not a number of processors."""
         path = self._root / OTHERS
         data = read_regular(path, OTHERS_BYTES_MAX + 1)
         if data is None and not path.exists():
@@ -402,7 +402,7 @@ class LocalWorker:
         return ComponentDirectory(self._components, token)
 
     def _tell_end(self, directory: ComponentDirectory) -> bool:
-        """Emit how a component ended that does not live; whether that is on record."""
+        """Emit the end of a component that is not live; return True if it is on record."""
         recorded = directory.recorded(ENDED)
         if recorded.spoilt:
             self._settle_spoilt(directory, recorded.spoilt, recorded.spoilt_fault)

@@ -1,1 +1,1 @@
-"""The check of a site, step by step: whether it can be used, and what to mend."""
+"""The check of a site, step by step: can it be used, and what must be fixed?"""

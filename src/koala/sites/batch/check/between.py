@@ -1,7 +1,7 @@
-"""Whether the nodes of sites reach each other, as the launchers of co-allocated jobs need it: the names by which a
-site's nodes are known to the others are resolved there, and a port behind them is reached.
+"""The check that the nodes of sites reach each other, as the launchers of co-allocated jobs need it: each site
+resolves the names of the other sites' nodes and reaches a port behind each name.
 
-One tiny job runs at each site, all at the same time. Each listens, and tries the others.
+One tiny job runs at each site, all at the same time. Each job listens and tries the others.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from koala.sites.batch.parse import reached_at, shares_of
 from koala.sites.batch.system import BatchOutputError
 from koala.sites.shell_script import assign, shell_file
 
-# How long the jobs may take to try the others, beside what they wait for each other.
+# How long the jobs may take to try the others, in addition to their wait for each other.
 TRY_S = 60.0
 _NO_PYTHON = "none"
 _NO_WORLD = "jobs whose components talk to each other (mpi, torchrun) do not start over both"
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of the way from a node of one site to one of another."""
+    """The result for the way from a node of one site to a node of another."""
 
     source: SiteName
     target: SiteName
@@ -45,7 +45,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """The node of a site's job, the name by which others know it, and the port at which it listens."""
+    """The node of a site's job, the name by which other sites reach it, and the port at which it listens."""
 
     context: CheckContext
     node: str
@@ -54,7 +54,7 @@ class _Listener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_between(contexts: Sequence[CheckContext]) -> AsyncIterator[Reach]:
-    """What is found between each two of these sites, whose work directories are known."""
+    """Yield the result for each pair of these sites, whose work directories are known."""
     async with contextlib.AsyncExitStack() as stack:
         begun = await asyncio.gather(*(_begun(context, stack) for context in contexts))
         there = {each.context.site.name: each for each in begun if isinstance(each, _Listener)}
@@ -78,7 +78,7 @@ def _finding(source: SiteName, target: SiteName, result: StepResult) -> Finding:
 
 
 async def _begun(context: CheckContext, stack: contextlib.AsyncExitStack) -> _Listener | StepResult:
-    """The job of a site once it listens, or why it does not. The stack removes all that is left of it."""
+    """Return the job of a site once it listens, or why it does not. The stack removes everything it leaves behind."""
     try:
         await stack.enter_async_context(_prepared(context))
         reply = await context.ask(context.batch.submit(tiny_job(context)))
@@ -106,7 +106,8 @@ async def _prepared(context: CheckContext) -> AsyncIterator[None]:
 
 
 async def _read_when_there(context: CheckContext, name: str, more: str = "") -> str | None:
-    """A file of the check's directory once it is there, and others behind it; None where it does not come in time."""
+    """Return a file of the check's directory once it exists, and more files after it; None if it does not arrive in
+    time."""
     until = context.clock() + (TRY_S if name == "reached" else context.patience_s)
     home = shlex.quote(context.home)
     while True:
@@ -135,7 +136,7 @@ async def _listening(context: CheckContext) -> _Listener | StepResult:
 
 
 async def _tried(source: _Listener, others: Sequence[_Listener]) -> dict[SiteName, StepResult]:
-    """What the node of one site finds of all others."""
+    """Return what the node of one site finds about each other site."""
     context = source.context
     targets = "".join(f"{other.name} {other.port}\n" for other in others)
     home = shlex.quote(context.home)

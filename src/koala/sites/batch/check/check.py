@@ -1,7 +1,7 @@
-"""Whether a site can be used, step by step: which steps there are for a site, in which order, and what needs what.
+"""The check of a site, step by step: the steps of each kind of site, their order and their dependencies.
 
-A step whose needs were not met is skipped and says so. The steps only ask, except that the work directory is made;
-with ``run`` a reservation is tried, and one tiny job is submitted and cleaned up.
+A step is skipped, and says so, if a step that it needs did not pass. The steps only ask questions, except that they
+create the work directory. With ``run`` they also try a reservation, submit one tiny job and clean up after it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 def steps_for(site: Site, checks: SystemChecks, *, run: bool) -> list[Step]:
-    """The steps of a site under a batch system, in their order."""
+    """Return the steps for a site under a batch system, in order."""
     assert site.batch is not None, "a site under a batch system"
     dry = jobs.DrySteps(checks.dry_options)
     before_listing = ["queue", *(name for name, _ in checks.before_listing)]
@@ -82,7 +82,7 @@ async def _with_run(_: CheckContext) -> StepResult:
 
 
 async def _programs(context: CheckContext) -> StepResult:
-    """The batch system's commands are found."""
+    """Check that the commands of the batch system exist."""
     names = " ".join(context.checks.programs)
     reply = await context.ask(f'for each in {names}; do command -v "$each" >/dev/null || echo "$each"; done\n')
     missing = reply.printed.split()
@@ -92,7 +92,7 @@ async def _programs(context: CheckContext) -> StepResult:
 
 
 async def _controller(context: CheckContext) -> StepResult:
-    """The batch system answers, and of which version it is."""
+    """Check that the batch system answers, and find its version."""
     result = await context.checks.controller(context)
     if result.sign is not StepStatus.PASSED:
         return result
@@ -103,8 +103,8 @@ async def _controller(context: CheckContext) -> StepResult:
 
 
 async def check_batch_site(context: CheckContext, steps: Sequence[Step]) -> AsyncIterator[Finding]:
-    """What the steps find, each as soon as it is known."""
-    unmet: dict[str, str] = {}  # the steps that did not go well, and the first one that was to blame
+    """Yield the finding of each step as soon as it is known."""
+    unmet: dict[str, str] = {}  # the steps that did not pass, each with the first step to blame
     for step in steps:
         blamed = next((unmet[need] for need in step.needs if need in unmet), None)
         if blamed is not None:
@@ -129,8 +129,8 @@ async def _run(step: Step, context: CheckContext) -> StepResult | None:
 
 
 def check_own_site(site: Site, kinds: str, machine: OwnMachine | None = None) -> Iterator[Finding]:
-    """What there is to say of a site without a batch system; of an embedded one beside a machine, by default this.
-    ``kinds`` is what may be written as the kind of another."""
+    """Yield the findings for a site without a batch system; an embedded site is compared with a machine, by default
+    this one. ``kinds`` lists the kinds that a site may have."""
     if site.kind != SiteKind.LOCAL:
         yield Finding(
             step="kind",

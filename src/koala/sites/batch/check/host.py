@@ -1,4 +1,4 @@
-"""Steps of a check that need no batch system: connection, shell, clock, work directory, MPI and files."""
+"""The steps of a check that need no batch system: connection, shell, clock, work directory, MPI and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from koala.sites.batch.scripts import directory
 from koala.sites.shell_script import assign, directory_word, shell_file
 
 CLOCKS_APART_S = 5.0
-# From here on it costs more than most commands. The least of so many tries counts.
+# A login that takes longer than this costs more than most commands. The shortest of several attempts counts.
 LOGIN_MS_MAX = 50.0
 LOGIN_TRIES = 3
 ROOM_BYTES_MIN = 100_000_000
@@ -45,7 +45,7 @@ _SSH_ADVICE = (
 
 
 async def connection(context: CheckContext) -> StepResult:
-    """Commands reach the login host, and what they print comes back unspoilt."""
+    """Check that commands reach the login host, and that their output comes back unchanged."""
     settings = context.settings
     text = f"printf '%s\\n' {_GREETING}\n"
     try:
@@ -84,7 +84,7 @@ def _connection_advice(context: CheckContext, complaint: str) -> str:
 
 
 async def shell(context: CheckContext) -> StepResult:
-    """A POSIX shell with the usual programs is there."""
+    """Check for a POSIX shell with the usual programs."""
     reply = await context.ask(assign(koala_programs=" ".join(_TOOLS)) + shell_file(__package__, "shell.sh"))
     if reply.code != 0:
         return failed(f"sh is not a POSIX shell: {reply.reason}", "put a POSIX sh first in the PATH there")
@@ -96,8 +96,8 @@ async def shell(context: CheckContext) -> StepResult:
 
 
 async def login(context: CheckContext) -> StepResult | None:
-    """What the shell of the account costs, with which each session of an ssh server begins. Nothing where there is
-    none: there commands are run by a plain shell."""
+    """Measure the start of the account's shell, which begins every session of an ssh server. There is no result where
+    a plain shell runs the commands."""
     if context.settings.ssh is None:
         return None
     plain_s, login_s = [], []
@@ -121,7 +121,7 @@ async def _took_s(context: CheckContext, text: str) -> float:
 
 
 async def clocks(context: CheckContext) -> StepResult:
-    """The clock of the site agrees with this machine's."""
+    """Check that the clock of the site agrees with this machine's."""
     before = context.clock()
     reply = await context.ask("date +%s\n")
     between = (before + context.clock()) / 2
@@ -138,7 +138,7 @@ async def clocks(context: CheckContext) -> StepResult:
 
 
 async def work_directory(context: CheckContext) -> StepResult:
-    """The work directory is there or can be made, takes files, and has room."""
+    """Check that the work directory exists or can be created, takes files, and has room."""
     named = context.settings.work_directory
     values = f"koala_work={directory_word(named)}\n{assign(koala_trial=f'.koala-{context.token}')}"
     reply = await context.ask(values + shell_file(__package__, "work_directory.sh"))
@@ -161,7 +161,7 @@ async def work_directory(context: CheckContext) -> StepResult:
 
 
 async def owner(context: CheckContext) -> StepResult:
-    """The work directory is nobody else's. It is not claimed here: that is for the first ``koala up``."""
+    """Check that nobody else owns the work directory. It is not claimed here: the first ``koala up`` does that."""
     file = f"{context.work}/{directory.OWNER}"
     reply = await context.ask(assign(koala_owner=file) + shell_file(__package__, "owner.sh"))
     if reply.code != 0:
@@ -179,7 +179,7 @@ async def owner(context: CheckContext) -> StepResult:
 
 
 async def mpiexec(context: CheckContext) -> StepResult:
-    """MPICH's mpiexec is found where components look for it."""
+    """Check that MPICH's mpiexec is where components look for it."""
     path = [*context.settings.search_path, *(() if context.settings.ssh else context.programs_here)]
     directories = "".join(f"{directory_word(each)}:" for each in path)
     absent = await _absent(context, context.settings.search_path)
@@ -199,7 +199,7 @@ async def mpiexec(context: CheckContext) -> StepResult:
 
 
 async def containers(context: CheckContext) -> StepResult:
-    """What runs container images is found there, and so is the directory of the images."""
+    """Check that the site has the program that runs container images, and the directory of the images."""
     settings = context.site.containers
     assert settings is not None, "a site that runs images"
     path = "".join(f"{directory_word(each)}:" for each in context.settings.search_path)
@@ -216,7 +216,7 @@ async def containers(context: CheckContext) -> StepResult:
 
 
 async def _absent(context: CheckContext, directories: Sequence[str]) -> list[str]:
-    """Those that are not there."""
+    """Return the directories that do not exist."""
     if not directories:
         return []
     words = " ".join(map(directory_word, directories))
@@ -224,7 +224,7 @@ async def _absent(context: CheckContext, directories: Sequence[str]) -> list[str
 
 
 async def files(context: CheckContext) -> StepResult:
-    """Files can be moved to the site and from it, and how."""
+    """Check that files can be moved to and from the site, and how."""
     server = context.site.file_server
     if server is None:
         return await _without_server(context)
@@ -245,7 +245,7 @@ async def files(context: CheckContext) -> StepResult:
 
 
 async def _without_server(context: CheckContext) -> StepResult:
-    """How files go between this site and one without a file server."""
+    """Find how files move between this site and a site without a file server."""
     if context.settings.through:
         return passed("files go in a stream through this machine")
     if context.settings.ssh is None:
@@ -262,12 +262,12 @@ async def _without_server(context: CheckContext) -> StepResult:
 
 
 async def _has(context: CheckContext, program: str) -> bool:
-    """Whether commands at the site find a program."""
+    """Return True if commands at the site find a program."""
     return (await context.ask(f"command -v {program}\n")).code == 0
 
 
 async def file_server_answers(url: str) -> StepResult:
-    """A GridFTP server greets whoever connects, as every FTP server does."""
+    """Check that a GridFTP server greets its clients, as every FTP server does."""
     advice = "write such as ftp://HOST:PORT/DIRECTORY, and see that the server runs there"
     try:
         parts = urlsplit(url)

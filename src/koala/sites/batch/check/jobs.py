@@ -1,6 +1,6 @@
-"""Steps of a check that deal in jobs: dry submissions, processors that can be had, reservations, and one tiny job.
+"""The steps of a check that deal with jobs: dry submissions, available processors, reservations, and one tiny job.
 
-All are made with the batch system's own builders and parsers, so that what passes here is what Koala does later.
+They use the batch system's own builders and parsers, so a step that passes proves what Koala does later.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, Bat
 from koala.sites.shell_script import assign, shell_file
 
 JOB_LIMIT_S = 300.0
-# A reservation is tried so far ahead that it keeps nobody from anything before it is given back.
+# The trial reservation begins this far ahead, so that it blocks nobody before it is cancelled.
 RESERVATION_AHEAD_S = 86_400.0
 RESERVATION_LENGTH_S = 60.0
-# How long what a node wrote may take to be seen at the login host: network file systems keep what they know of a
-# directory for a while.
+# How long a file written by a node may take to appear at the login host: clients of network file systems cache
+# directories for a while.
 FILE_GRACE_S = 10.0
 POLL_EVERY_S = 0.5
 
@@ -42,13 +42,14 @@ _SPOKEN = "koala check ran on"
 
 
 def _job_script(context: CheckContext) -> str:
-    """Every node of the job says its name and what it reads in the work directory; the last word is DONE."""
+    """Return a script in which every node prints its name and what it reads in the work directory; the last word is
+    DONE."""
     functions, values = context.batch.on_node(), assign(koala_check_home=context.home)
     return f"#!/bin/sh\n{functions}{values}{shell_file(__package__, 'job.sh')}"
 
 
 def tiny_job(context: CheckContext) -> BatchSubmission:
-    """The submission of a script in the directory of the check."""
+    """Return the submission of a script in the directory of the check."""
     launch = Launch(
         token=context.token,
         job=0,
@@ -61,7 +62,7 @@ def tiny_job(context: CheckContext) -> BatchSubmission:
 
 @contextlib.asynccontextmanager
 async def check_directory(context: CheckContext, files: Mapping[str, str]) -> AsyncIterator[None]:
-    """The directory of the check, with these files; it is gone afterwards."""
+    """Create the directory of the check with these files, and remove it afterwards."""
     home = shlex.quote(context.home)
     written = "".join(f" && printf %s {shlex.quote(text)} >{name}" for name, text in files.items())
     made = await context.ask(f"mkdir {home} && cd {home}{written}\n")
@@ -79,7 +80,7 @@ def _directory(context: CheckContext) -> contextlib.AbstractAsyncContextManager[
 
 
 async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[str, ...]) -> Reply:
-    """A submission that the batch system checks and does not take."""
+    """Have the batch system check a submission without accepting it."""
     system = context.make_system(
         msgspec.structs.replace(settings, submit_options=(*settings.submit_options, *options))
     )
@@ -87,13 +88,13 @@ async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[st
 
 
 class DrySteps:
-    """The steps that submit nothing, with the options by which a batch system only checks a submission."""
+    """The steps that submit nothing. They use the options that make a batch system only check a submission."""
 
     def __init__(self, options: tuple[str, ...]) -> None:
         self.options = options
 
     async def account(self, context: CheckContext) -> StepResult:
-        """The account is accepted: a submission that is refused with it is taken without it."""
+        """Check that the account is accepted: a submission refused with the account must be accepted without it."""
         account = context.settings.account
         assert account is not None, "the step is for sites with an account"
         async with _directory(context):
@@ -106,7 +107,7 @@ class DrySteps:
         return skipped(f"{account} was not reached: submissions are refused without it too")
 
     async def submission(self, context: CheckContext) -> StepResult:
-        """The batch system would take a job of ours."""
+        """Check that the batch system would accept one of our jobs."""
         async with _directory(context):
             reply = await _dry(context, context.settings, self.options)
         if reply.code == 0:
@@ -118,7 +119,7 @@ class DrySteps:
 
 
 async def processors(context: CheckContext) -> StepResult:
-    """What is described is there, and how much of it can be had now."""
+    """Check that the described processors exist, and count those that are available now."""
     reply = await context.ask(context.batch.listing())
     described, total = context.site.processors, context.queue_processors
     if reply.code != 0:
@@ -143,7 +144,8 @@ async def processors(context: CheckContext) -> StepResult:
 
 
 async def nodes(context: CheckContext) -> StepResult | None:
-    """What there is for tasks beside processors, and how much of it is idle; nothing where no node is told."""
+    """Report memory, GPUs and features of the nodes, and how much is idle; no result if the listing shows no
+    nodes."""
     if not context.nodes:
         return None
     whole, free = (total_of(pool(context.nodes)) for pool in (NodePool.whole, NodePool.free))
@@ -162,7 +164,7 @@ async def nodes(context: CheckContext) -> StepResult | None:
 
 
 async def reservation(context: CheckContext) -> StepResult:
-    """A reservation for tomorrow is granted, and given back at once."""
+    """Check that a reservation for tomorrow is granted, and cancel it at once."""
     name = f"koala-{context.token}"
     wanted = WantedReservation(
         name=name,
@@ -185,12 +187,12 @@ async def reservation(context: CheckContext) -> StepResult:
 
 
 async def job(context: CheckContext) -> StepResult:
-    """A tiny job really runs: it starts, its nodes see the work directory, its output can be read, and it is gone."""
+    """Check a real tiny job: it starts, its nodes see the work directory, its output can be read, and it ends."""
     async with _directory(context):
         try:
             return await _tried(context)
         finally:
-            # By name, since who is interrupted may not have heard its number.
+            # Cancel by name: an interrupted check may not have received the job's number.
             with contextlib.suppress(UnansweredError):
                 await context.ask(context.batch.cancel(context.token, ()))
 
@@ -209,7 +211,7 @@ async def _tried(context: CheckContext) -> StepResult:
 
 
 async def _until_done(context: CheckContext, identifier: str, asked_at: float) -> StepResult | float:
-    """Seconds from the submission to the end of its script, or what kept it from ending."""
+    """Return the seconds from the submission to the end of its script, or why it did not end."""
     seen: BatchJob | None = None
     over_at: float | None = None
     while True:
@@ -230,7 +232,7 @@ async def _until_done(context: CheckContext, identifier: str, asked_at: float) -
 
 
 def _late(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:
-    """It has not ended in time; a job that only waits until others have gone is no fault of the site."""
+    """Explain a job that has not ended in time. A job that only waits for other jobs is no fault of the site."""
     why = "it is not listed" if job is None else f"it is {job.state} ({job.reason or 'it does not say why'})"
     if job is not None and job.state is BatchState.PENDING and job.end is None:
         return warned(
@@ -249,7 +251,7 @@ async def _is_done(context: CheckContext) -> bool:
 
 
 async def _not_seen(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:
-    """It ended, but its script left nothing here: either it failed, or its nodes see another directory."""
+    """Explain a job that ended without a trace of its script: it failed, or its nodes see another directory."""
     end = None if job is None else job.end
     ending = "" if end is None else f" ({end.reason or end.kind}, exit code {end.exit_code})"
     log = await context.ask(f"cat {shlex.quote(f'{context.home}/{_LOG}')}\n")
@@ -284,7 +286,7 @@ async def _judged(context: CheckContext, identifier: str, took_s: float) -> Step
 
 
 async def _listed(context: CheckContext) -> Sequence[BatchJob] | None:
-    """Our jobs; None where the listing makes no sense."""
+    """Return our jobs; None if the listing cannot be parsed."""
     reply = await context.ask(context.batch.listing())
     try:
         return context.batch.parse_listing(reply.printed).jobs if reply.code == 0 else None

@@ -1,6 +1,6 @@
-"""What this machine has for an embedded site, beside what the grid file says of it: processors, memory and GPUs.
+"""Processors, memory and GPUs of this machine for an embedded site, compared with its entry in the grid file.
 
-GPUs are those of NVIDIA, as CUDA counts them: an embedded site gives them away by ``CUDA_VISIBLE_DEVICES``.
+GPUs are NVIDIA GPUs in the order of CUDA: an embedded site assigns them by ``CUDA_VISIBLE_DEVICES``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 class OwnMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """Processors, memory, and the models of the GPUs; empty for one of which nobody tells the model."""
+    """Processors, memory, and the models of the GPUs; an empty string stands for an unknown model."""
 
     processors: int
     memory_bytes: int
@@ -30,15 +30,15 @@ class OwnMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine() -> OwnMachine:
-    """The machine that this runs on. Its memory is no more than its control group lets it have."""
+    """Return the machine that runs this process. Its memory is at most the limit of its control group."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # there is no such file, or it says max
+    with contextlib.suppress(OSError, ValueError):  # the file does not exist, or it contains max
         memory_bytes = min(memory_bytes, int(_MEMORY_LIMIT.read_text()))
     return OwnMachine(processors=os.cpu_count() or 1, memory_bytes=memory_bytes, gpus=_gpus())
 
 
 def _gpus() -> tuple[str, ...]:
-    """A model for each device that can be opened here; empty where the driver tells fewer."""
+    """Return a model for each device that can be opened; empty for devices beyond those that the driver lists."""
     devices = len(list(_DEVICES.glob("nvidia[0-9]*")))
     models = []
     for path in sorted(_DRIVER.glob("*/information")):
@@ -48,13 +48,13 @@ def _gpus() -> tuple[str, ...]:
 
 
 def gpu_model(information: str) -> str:
-    """The model that the driver tells of a GPU, in a line such as ``Model: NVIDIA H200``."""
+    """Return the model in the driver's description of a GPU, from a line such as ``Model: NVIDIA H200``."""
     lines = [line.partition(":")[2].strip() for line in information.splitlines() if line.startswith("Model:")]
     return lines[0] if lines else ""
 
 
 def check_machine(site: Site, machine: OwnMachine) -> Iterator[Finding]:
-    """What an embedded site says of its machine, beside what that has."""
+    """Yield the findings for an embedded site, compared with its machine."""
     there = machine.processors
     if site.processors > there:
         words = f"{site.processors} are described, this machine has {there}: components share them"
@@ -77,7 +77,7 @@ def _memory(site: Site, machine: OwnMachine) -> Finding:
 
 
 def _gpu_findings(site: Site, machine: OwnMachine) -> Iterator[Finding]:
-    """Nothing where there are none and none are described."""
+    """Yield nothing if the machine has no GPUs and the grid file describes none."""
     described = sum(each.whole.gpus_of() for each in site.node_classes)
     models = [model for model in dict.fromkeys(machine.gpus) if model]
     there = f"this machine has {gpus_text(len(machine.gpus), '') if machine.gpus else 'none'}"

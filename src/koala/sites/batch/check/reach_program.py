@@ -1,9 +1,9 @@
-"""Whether a node reaches others: a small program that runs at one node of each site of a check, all at once.
+"""A small program that tests connections between nodes: it runs on one node of each site of a check, all at once.
 
-Its text is sent to the sites, so that it needs no more than an old Python 3 and its standard library. It listens at a
-port of the system's choice, and writes it into the file ``port``. When the file ``targets`` is there, with a name and
-a port on each line, it tries them and writes into ``reached`` a word on each line, with what is wrong behind it:
-``reached``, ``unresolved`` or ``unreached``. It ends when the file ``end`` is there, or when its time is over.
+Its text is sent to the sites, so it needs only an old Python 3 and its standard library. It listens at a port that
+the system chooses, and writes the port into the file ``port``. When the file ``targets`` exists, with a name and a
+port on each line, it tries the targets and writes one line for each into ``reached``: the word ``reached``,
+``unresolved`` or ``unreached``, followed by the error. It ends when the file ``end`` exists or its time is over.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.2
 
 
 def tried(name: str, port: int) -> str:
-    """What becomes of one target."""
+    """Return the result for one target."""
     try:
         found = socket.getaddrinfo(name, port, socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
@@ -28,14 +28,14 @@ def tried(name: str, port: int) -> str:
 
 
 def put(name: str, text: str) -> None:
-    """A file appears whole or not at all."""
+    """Write a file so that it appears complete or not at all."""
     part = pathlib.Path(f"{name}.part")
     part.write_text(text)
     part.rename(name)
 
 
 def main(limit_s: float) -> None:
-    """Listen, try the others, and stay until all are done. Waiting for whoever connects is also how time passes."""
+    """Listen, try the others, and stay until all are done. Time passes while it waits for connections."""
     with socket.socket() as listener:
         listener.bind(("", 0))
         listener.listen(128)
@@ -52,7 +52,7 @@ def main(limit_s: float) -> None:
             try:
                 listener.accept()[0].close()
             except OSError:
-                continue  # nobody came for a while
+                continue  # no connection for a while
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What the steps of a check share: their results, and the context in which they ask the site.
 
-The steps themselves are in the other modules of this folder, their order and dependencies in ``check.py``.
+The other modules of this folder contain the steps; ``check.py`` has their order and dependencies.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from koala.sites.batch.system import BatchSystem
 from koala.sites.protocol import Clock
 from koala.sites.remote_shell import ShellResult
 
-# How long one question to a site may take: clients of a batch system whose controller is down hang for long.
+# Limit for one question to a site: the clients of a batch system hang for long if its controller is down.
 QUESTION_TIMEOUT_S = 20.0
-# How much of what a program said is repeated to the user.
+# At most this much of a program's output is repeated to the user.
 _COMPLAINT_CHARACTERS_MAX = 300
 
 
 class StepStatus(enum.StrEnum):
-    """What a step found. After a warning the site can be used, though not for everything."""
+    """The status of a step. After a warning the site can be used, though not for everything."""
 
     PASSED = "passed"
     WARNED = "warned"
@@ -34,7 +34,7 @@ class StepStatus(enum.StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step found, in words, and what to do about it where there is something to do."""
+    """What one step found, in words, with advice where something can be done."""
 
     step: str
     sign: StepStatus
@@ -51,27 +51,27 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 def passed(words: str) -> StepResult:
-    """All is well."""
+    """Return a result for a step that found no problem."""
     return StepResult(StepStatus.PASSED, words)
 
 
 def warned(words: str, advice: str) -> StepResult:
-    """The site can be used, but not for everything."""
+    """Return a result for a site that can be used, but not for everything."""
     return StepResult(StepStatus.WARNED, words, advice)
 
 
 def failed(words: str, advice: str) -> StepResult:
-    """The site cannot be used before this is mended."""
+    """Return a result for a site that cannot be used until this is fixed."""
     return StepResult(StepStatus.FAILED, words, advice)
 
 
 def skipped(words: str) -> StepResult:
-    """The step was not tried."""
+    """Return a result for a step that was not tried."""
     return StepResult(StepStatus.SKIPPED, words)
 
 
 class RunsScripts(Protocol):
-    """Runs shell scripts at the login host of a site; OSError where that is not possible."""
+    """Runs shell scripts at the login host of a site; raises OSError if that is not possible."""
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult: ...
 
@@ -79,7 +79,7 @@ class RunsScripts(Protocol):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer as text. ``greeting`` is what the login printed before it, of its own accord."""
+    """An answer as text. ``greeting`` is the output of the login before the answer."""
 
     code: int
     printed: str
@@ -88,21 +88,20 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it did not work, in the words of the program; what it complained of, or else what it printed."""
+        """The reason for a failure in the program's words: its errors, or else its output."""
         said = " ".join((self.complaint.strip() or self.printed.strip()).split())
         return said[:_COMPLAINT_CHARACTERS_MAX] or f"it ended with {self.code} and said nothing"
 
 
 class UnansweredError(OSError):
-    """The site did not answer a question of a check; the words say why."""
+    """The site did not answer a question of a check; the message says why."""
 
 
 class CheckContext:
-    """One check of a site: its steps ask the site here, and keep for later steps what they learnt.
+    """One check of a site: its steps ask the site here, and keep what later steps need.
 
-    ``checks`` are those of its batch system.
-    ``owner`` is who would use the site, as its work directory names it.
-    ``nonce`` is a word that no other check has; whatever a check makes at a site is named by it.
+    ``checks`` belong to its batch system. ``owner`` is the prospective user of the site, as its work directory names
+    the user. ``nonce`` is unique to this check; everything that the check creates at a site is named after it.
     ``programs_here`` are directories of this machine that hold programs for sites whose commands run here.
     """
 
@@ -133,12 +132,12 @@ class CheckContext:
         self.programs_here = programs_here
         self.patience_s = patience_s
         self.sleep = sleep
-        self.work = ""  # the work directory as an absolute path, once it is known
-        self.queue_processors: int | None = None  # all that the queue has, whether they can be used now or not
-        self.nodes: tuple[NodeClass, ...] = ()  # as the listing tells of them
+        self.work = ""  # the absolute path of the work directory, once it is known
+        self.queue_processors: int | None = None  # all processors of the queue, available or not
+        self.nodes: tuple[NodeClass, ...] = ()  # from the listing
 
     async def ask(self, text: str, *, timeout_s: float = QUESTION_TIMEOUT_S) -> Reply:
-        """Run a script at the site. Raises ``UnansweredError`` where there was no answer."""
+        """Run a script at the site. Raises ``UnansweredError`` if no answer came."""
         try:
             answer = await self.runner.run(text, timeout_s=timeout_s)
         except OSError as error:
@@ -150,27 +149,27 @@ class CheckContext:
 
     @property
     def token(self) -> str:
-        """Names the jobs that this check submits."""
+        """The name of the jobs that this check submits."""
         return f"check-{self.nonce}"
 
     @property
     def home(self) -> str:
-        """The directory of this check at the site; there only while a step needs it."""
+        """The directory of this check at the site; it exists only while a step needs it."""
         return f"{self.work}/{self.token}"
 
     @property
     def processors_tried(self) -> int:
-        """How many processors the jobs of a check ask for: two where there are, so that what only jobs of several
-        need is tried too."""
+        """The number of processors that the jobs of a check request: two if possible, to try what only parallel jobs
+        need."""
         return min(2, self.site.processors)
 
 
-# What a step does. Where it does not apply it has no result.
+# The function of a step. It returns no result where it does not apply.
 StepFunction: TypeAlias = Callable[[CheckContext], Awaitable[StepResult | None]]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step: its name, what it does, and the steps that must have passed before."""
+    """One step: its name, its function, and the steps that must have passed before."""
 
     name: str
     run: StepFunction
@@ -178,11 +177,12 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class SystemChecks(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps that know a batch system, and what the others need to know of it.
+    """The steps specific to a batch system, and what the other steps need to know about it.
 
-    ``programs`` are those that Koala calls, with advice where one is missing; ``lists`` is the one that lists jobs.
-    With ``dry_options`` a submission is only checked. ``controller`` and ``queue`` are steps of every system.
-    ``before_listing`` and ``after_listing`` are further ones by name: without the former there are no processors.
+    ``programs`` are the commands that Koala calls, each with advice if it is missing; ``lists`` is the command that
+    lists jobs. With ``dry_options`` a submission is only checked. ``controller`` and ``queue`` are steps of every
+    system. ``before_listing`` and ``after_listing`` are further steps by name; the step for processors needs the
+    former.
     """
 
     programs: tuple[str, ...]
@@ -196,5 +196,5 @@ class SystemChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listed(words: list[str]) -> str:
-    """Words in a sentence."""
+    """Return words as a list in a sentence."""
     return ", ".join(words) or "none"

@@ -1,4 +1,4 @@
-"""Grid Engine (SGE, Son of Grid Engine, Univa and Altair): the rest of Koala needs only ``GRID_ENGINE`` of it."""
+"""Grid Engine (SGE, Son of Grid Engine, Univa and Altair): the rest of Koala uses only its record ``GRID_ENGINE``."""
 
 from __future__ import annotations
 

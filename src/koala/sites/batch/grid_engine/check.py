@@ -1,4 +1,4 @@
-"""Steps of a check that know Grid Engine: its programs, its master, its queues and parallel environments."""
+"""The steps of a check for Grid Engine: its programs, its master, its queues and parallel environments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SEPARATORS = re.compile(r"[\s,\[\]=]+")
 
 
 def parse_fields(printed: str) -> dict[str, str]:
-    """What ``qconf -sq`` and ``qconf -sp`` print: a name and a value in each line, '\\' continues a line."""
+    """Parse ``qconf -sq`` and ``qconf -sp``: a name and a value in each line, '\\' continues a line."""
     lines = printed.replace("\\\n", " ").splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip())
     return {pair[0]: " ".join(pair[1].split()) if len(pair) > 1 else "" for pair in pairs}
 
 
 def parse_queue_summary(printed: str) -> dict[str, int]:
-    """All slots of each cluster queue that ``qstat -g c`` prints."""
+    """Return all slots of each cluster queue that ``qstat -g c`` prints."""
     slots = {}
     for line in printed.splitlines():
         fields = line.split()
@@ -34,7 +34,7 @@ def parse_queue_summary(printed: str) -> dict[str, int]:
 
 
 async def controller(context: CheckContext) -> StepResult:
-    """sge_qmaster answers."""
+    """Check that sge_qmaster answers."""
     reply = await context.ask("qhost > /dev/null\n")
     if reply.code != 0:
         return failed(
@@ -46,7 +46,7 @@ async def controller(context: CheckContext) -> StepResult:
 
 
 async def queue(context: CheckContext) -> StepResult:
-    """The queue is there."""
+    """Check that the queue exists."""
     reply = await context.ask("qstat -g c\n")
     slots = parse_queue_summary(reply.printed)
     known = listed(sorted(slots))
@@ -64,7 +64,8 @@ async def queue(context: CheckContext) -> StepResult:
 
 
 async def parallel_environment(context: CheckContext) -> StepResult:
-    """The parallel environment is there, the queue offers it, and it lets components use all their nodes."""
+    """Check that the parallel environment exists, that the queue offers it, and that components can use all their
+    nodes."""
     name = keys_of(context.settings).parallel_environment
     reply = await context.ask("qconf -spl\n")
     offered = reply.printed.split() if reply.code == 0 else []
@@ -106,7 +107,7 @@ async def _queues_without(context: CheckContext, name: str) -> list[str]:
     return missing
 
 
-# What consumables by which memory and GPUs are asked for are often called.
+# Common names of the consumables for memory and GPUs.
 _MEMORY_LIKE = re.compile(r"(h_|s_)?(v?mem|vmem|rss|ram|memory)(_?free|_?total|_?req)?|m_mem_free", re.IGNORECASE)
 _GPU_LIKE = re.compile(r"n?gpus?|cuda|gpu_?cards?", re.IGNORECASE)
 _USED_UP = ("YES", "JOB", "HOST")
@@ -126,14 +127,14 @@ class Complex(msgspec.Struct, frozen=True):
 
 
 def parse_complexes(printed: str) -> list[Complex]:
-    """What ``qconf -sc`` prints, a line each."""
+    """Parse ``qconf -sc``, a line for each resource."""
     rows = [line.split() for line in printed.splitlines() if not line.startswith("#")]
     return [Complex(row[0], row[1], row[2], row[5].upper()) for row in rows if len(row) >= 7]
 
 
 async def consumables(context: CheckContext) -> StepResult | None:
-    """The resources by which tasks get memory and GPUs are there and are used up; others that look like it are told.
-    Nothing where there are none of either."""
+    """Check that the resources for memory and GPUs exist and are consumables, and name other candidates. No result if
+    there are neither."""
     keys = keys_of(context.settings)
     reply = await context.ask("qconf -sc\n")
     if reply.code != 0:
@@ -159,7 +160,7 @@ async def consumables(context: CheckContext) -> StepResult | None:
 
 
 def _had(context: CheckContext, named: dict[str, str | None]) -> StepResult | None:
-    """Whether hosts have what is named."""
+    """Check that hosts have the named resources."""
     for key, has in (
         ("memory_complex", any(each.whole.memory_bytes != UNTOLD for each in context.nodes)),
         ("gpu_complex", any(each.whole.gpus for each in context.nodes)),

@@ -1,4 +1,4 @@
-"""How Grid Engine cells are found at a host."""
+"""The search for Grid Engine cells at a host."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from koala.sites.shell_script import shell_file
 
 
 def found_queues(printed: Printed) -> list[FoundQueue]:
-    """Lines of ``qstat -g c``: name, load, used, reserved, available, total, and how many are in which states."""
+    """Parse lines of ``qstat -g c``: name, load, used, reserved, available, total, and how many are in which
+    states."""
     offers = {name: words.split() for name, _, words in (each.partition(" ") for each in printed.get("offers", []))}
     environments = [each.split() for each in printed.get("environment", []) if each.split()]
-    # Those that let a job start processes on all its nodes come first.
+    # Environments that let a job start processes on all its nodes come first.
     known = [words[0] for words in sorted(environments, key=lambda words: words[1:2] != ["TRUE"])]
     queues = []
     for line in printed.get("queue", []):
@@ -25,7 +26,7 @@ def found_queues(printed: Printed) -> list[FoundQueue]:
 
 
 def _queue(name: str, slots: int, environments: Sequence[str]) -> FoundQueue:
-    """The first of the parallel environments that it offers is the one to use."""
+    """Return a queue that uses the first of the parallel environments that it offers."""
     others = ", ".join(environments[1:])
     return FoundQueue(
         name=name,

@@ -1,7 +1,7 @@
-"""How jobs ended that Grid Engine lists no more, as ``qacct`` tells it.
+"""How jobs ended that Grid Engine no longer lists, from ``qacct``.
 
-``qacct`` knows a job two or three seconds after its end, and for as long as the site keeps its accounting file. Of a
-job that was deleted before it started it never knows.
+``qacct`` shows a job two or three seconds after its end, and for as long as the site keeps its accounting file. It
+never shows a job that was deleted before it started.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from koala.sites.batch.system import JOB_NAME_PREFIX, BatchEnd, BatchId, BatchJob, BatchOutputError, EndKind
 from koala.sites.shell_script import call, shell_file
 
-# Codes of "failed" in sge_status(5): the job itself ran and its exit status is true.
+# Values of "failed" in sge_status(5) after which the job itself ran and its exit status is real.
 _RAN = {0, 12, 13, 14, 15, 16, 30}
 _LIMIT_ENFORCED = 37
 _BY_SIGNAL = {17, 100}
@@ -26,15 +26,15 @@ _NOBODY = ("", "NONE", "undefined", "UNKNOWN")
 
 
 def history_script(jobs: Sequence[BatchJob]) -> str:
-    """For ``read_history``."""
+    """Return the script whose output ``read_history`` parses."""
     return shell_file(__package__, "history.sh") + call("koala_history", *(job.id for job in jobs))
 
 
 def read_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
-    """A record counts when it has a job's number and name: a number that was given again belongs to another name.
+    """Return the ends of jobs. A record counts if it has a job's number and name: a reused number has another name.
 
-    Where processes on other nodes have records of their own, these look just like the job's, and come in any order;
-    but none ran longer than the job itself. So the longest counts, and of equals the last.
+    Processes on other nodes may have records of their own, which look like the job's and come in any order; but none
+    of them ran longer than the job itself. The longest record counts, and the last of equally long ones.
     """
     lines = printed.rstrip().split("\n")
     if lines[-1] != _END:
@@ -45,7 +45,7 @@ def read_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchE
         number = record.get("jobnumber", "")
         if number not in names or names[number] != record.get("jobname"):
             continue
-        # Univa's alone tells them apart.
+        # Only Univa's records tell them apart.
         if record.get("pe_taskid", "NONE") not in _NOBODY:
             continue
         if number not in longest or _ran_s(record) >= _ran_s(longest[number]):
@@ -79,7 +79,7 @@ def _end(record: dict[str, str]) -> BatchEnd:
         return BatchEnd(kind=EndKind.TIME_LIMIT, exit_code=status, reason=reason)
     if failed not in _BY_SIGNAL:
         return BatchEnd(kind=EndKind.SITE, reason=reason)
-    # Univa's qacct alone knows who it was.
+    # Only Univa's qacct knows who it was.
     who = record.get("deleted_by", "NONE").split(" ")[0]
     if who not in _NOBODY:
         return BatchEnd(kind=EndKind.CANCELLED, exit_code=status, reason=f"deleted by {who}")
@@ -89,7 +89,8 @@ def _end(record: dict[str, str]) -> BatchEnd:
 
 
 def _limit_reached(record: dict[str, str]) -> bool:
-    """Whether it ran as long as it was allowed to. What it asked for is its category, in some versions."""
+    """Return True if it ran as long as it was allowed to. In some versions the category contains what it asked
+    for."""
     asked = _TIME_LIMIT.search(f"{record.get('category', '')} {record.get('hard_resources', '')}")
     return asked is not None and _ran_s(record) >= int(asked[1])
 
@@ -100,7 +101,7 @@ def _ran_s(record: dict[str, str]) -> int:
 
 
 def _did_nothing(record: dict[str, str]) -> bool:
-    """No process runs without a page fault: a record that tells of none was made up by the qmaster."""
+    """Return True if it had no page fault: every process has some, so the qmaster invented the record."""
     return record.get("ru_minflt") == "0" and record.get("ru_nvcsw") == "0"
 
 

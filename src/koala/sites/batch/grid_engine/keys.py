@@ -1,4 +1,4 @@
-"""The keys of the grid file that only sites under Grid Engine have."""
+"""The keys of the grid file for sites under Grid Engine only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GridEngineKeys(msgspec.Struct, frozen=True):
 
 
 def keys_of(settings: BatchSettings) -> GridEngineKeys:
-    """The values of the keys at a site."""
+    """Return the values of the keys at a site."""
     return GridEngineKeys(**dict(settings.own))
 
 
@@ -62,7 +62,7 @@ KEYS = (
 
 
 def contradictions(values: Mapping[str, str]) -> Iterator[KeyFinding]:
-    """The kinds of GPUs are of use only where GPUs can be asked for."""
+    """Yield a finding if the grid file names kinds of GPUs but no resource to request GPUs."""
     if "gpu_kind_complex" in values and "gpu_complex" not in values:
         yield (
             "gpu_kind_complex",

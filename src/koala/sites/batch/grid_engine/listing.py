@@ -1,7 +1,7 @@
-"""A listing of a Grid Engine cell: the script that asks for it, and the parser of what ``qstat`` and others print.
+"""A listing of a Grid Engine cell: the script that requests it, and the parser of the output of ``qstat`` and others.
 
-How XML becomes queues and jobs is in ``koala.sites.batch.grid_engine.xml``. Here is what they mean: which slots our
-users could get, who has them, and which jobs are ours.
+``koala.sites.batch.grid_engine.xml`` turns XML into queues and jobs. This module interprets them: which slots our
+users could get, who holds them, and which jobs are ours.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from koala.sites.batch.system import (
 )
 from koala.sites.shell_script import assign, call, shell_file
 
-# In front of the name of each part of what is printed. No line of Grid Engine begins so.
+# Precedes the name of each part of the output. No line of Grid Engine begins like this.
 _MARK = "koala: "
 _PARTS = ("user", "jobs", "queues", "environment", "quotas", "errors", "complexes", "hosts", "end")
-# A listing may lack these.
+# The parts that a listing may lack.
 _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
 
 def listing_script(settings: BatchSettings) -> str:
-    """For ``ListingReader.read``."""
+    """Return the script whose output ``ListingReader.read`` parses."""
     keys = keys_of(settings)
     of_tasks = [each for each in (keys.memory_complex, keys.gpu_complex) if each is not None]
     asked = ",".join([*requests_of(settings.submit_options), *of_tasks, MEMORY_LOAD])
@@ -58,13 +58,13 @@ def listing_script(settings: BatchSettings) -> str:
 
 
 class _Slots(msgspec.Struct, frozen=True):
-    """Slots that could be had if nobody were there, and how many of them are free."""
+    """The slots that our jobs could get in an empty cell, and how many of them are free."""
 
     total: int
     free: int
 
     def within(self, bounds: Iterable[_Slots]) -> _Slots:
-        """No more than each of these."""
+        """Return the slots, limited to each of these bounds."""
         total, free = self.total, self.free
         for bound in bounds:
             total, free = min(total, bound.total), min(free, bound.free)
@@ -72,7 +72,7 @@ class _Slots(msgspec.Struct, frozen=True):
 
 
 class ListingReader:
-    """Reads listings of a site with these settings."""
+    """Reads the listings of a site with these settings."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class ListingReader:
         self._reserves = settings.claims is Claims.RESERVATION
 
     def read(self, printed: str) -> BatchListing:
-        """Raises ``BatchOutputError`` for everything but a whole listing."""
+        """Parse a listing. Raises ``BatchOutputError`` unless it is complete."""
         parts = _parts(printed)
         user = parts["user"].strip()
         instances, pending = read_cell(parts["jobs"])
@@ -95,7 +95,7 @@ class ListingReader:
         hosts = _hosts(parts["hosts"])
         needs = Needs(wants_of(parts["complexes"], self._requests), hosts)
         bounds = self._bounds(parts["environment"], running, quotas)
-        # What we have of queues that would give us no more counts all the same.
+        # Our slots in queues that would accept no more of our jobs count all the same.
         more = ours_held - _held(usable, user)
 
         def slots_for(needs: Needs) -> tuple[_Slots, dict[str, _Slots]]:
@@ -104,7 +104,7 @@ class ListingReader:
             return _Slots(slots.total + more, slots.free).within(bounds), by_host
 
         slots, by_host = slots_for(needs)
-        # Jobs of others do not ask for what ours do: one may start where no job of ours could.
+        # Jobs of others do not request what ours do: they may start where our jobs cannot.
         frees = {slots.free, slots_for(Needs())[0].free} if needs.wants else {slots.free}
         idle = min(free - self._taken_soon(pending, user, offered, free) for free in frees)
         processors = max(slots.total, ours_held + idle)
@@ -123,8 +123,8 @@ class ListingReader:
         )
 
     def _missing(self, instances: list[QueueInstance], offered: set[str], environment: str) -> str:
-        """What is wrong where a queue that is named, or all of them, has no place for us at all, or where there is no
-        such parallel environment."""
+        """Return what is wrong if a named queue, or every queue, has no place for us at all, or if the parallel
+        environment does not exist."""
         if self._environment is not None and not environment.strip():
             cure = "correct 'parallel_environment: ...' in the grid file; qconf -spl there lists them"
             return f"there is no parallel environment {self._environment}; {cure}"
@@ -145,9 +145,8 @@ class ListingReader:
         user: str,
         needs: Needs,
     ) -> dict[str, _Slots]:
-        """The slots of queues that take jobs, by host. What a host offers is shared by all of its queues. Resources
-        that our jobs want bound those that are free: how much there would be of them in an empty cell is not known.
-        """
+        """Return the slots of queues that accept jobs, by host. All queues of a host share what the host offers.
+        Resources that our jobs request limit only the free slots: the amount in an empty cell is unknown."""
         found = {}
         most = {each.name: needs.slots(each) for each in usable}
         for host in dict.fromkeys(each.host for each in usable):
@@ -171,18 +170,18 @@ class ListingReader:
         usable: list[QueueInstance],
         needs: Needs,
     ) -> _Slots:
-        """The slots of all hosts, within what the whole cell offers."""
+        """Return the slots of all hosts, within what the whole cell offers."""
         used = sum(each.used for each in instances)
         cell = [_Slots(each.cell_free + used, each.cell_free) for each in usable if each.cell_free is not None]
         free = _at_most(sum(each.free for each in by_host.values()), map(needs.slots, usable), "g")
         return _Slots(sum(each.total for each in by_host.values()), free).within(cell)
 
     def _free(self, instance: QueueInstance, user: str) -> int:
-        """Our own jobs are in reservations only where we claim by them."""
+        """Return the free slots. Our own jobs are in reservations only where we claim by them."""
         return instance.free(instance.used if self._reserves else instance.used - _held((instance,), user))
 
     def _bounds(self, environment: str, running: list[JobLine], quotas: list[SlotQuota]) -> list[_Slots]:
-        """What holds for the whole site: the slots of the parallel environment and the quotas in use."""
+        """Return the bounds of the whole site: the slots of the parallel environment and the quotas in use."""
         bounds = [
             _Slots(quota.limit, quota.limit - quota.used)
             for quota in quotas
@@ -195,7 +194,8 @@ class ListingReader:
         return bounds
 
     def _concerns_us(self, quota: SlotQuota) -> bool:
-        """One of some queues, projects or environments holds for a site that uses no other."""
+        """Return True if a quota applies to us. A quota on some queues, projects or environments counts if the site
+        uses no other."""
         pairs = (
             (quota.queue, self._queue),
             (quota.project, self._project),
@@ -204,7 +204,7 @@ class ListingReader:
         return all(quoted in (None, "*") or (own is not None and fnmatchcase(own, quoted)) for quoted, own in pairs)
 
     def _taken_soon(self, pending: list[JobLine], user: str, offered: set[str], free: int) -> int:
-        """What jobs of others that wait will take. Grid Engine passes by one for which there is no room."""
+        """Return how many slots waiting jobs of others will take. Grid Engine skips a job that has no room."""
         taken = 0
         for job in pending:
             if _is_ours(job, user) or not job.is_eligible:
@@ -217,7 +217,7 @@ class ListingReader:
 
 
 def _at_most(slots: int, most: Iterable[dict[str, int]], layer: str) -> int:
-    """No more slots than any of these says for a layer."""
+    """Return the slots of a layer, limited to each of these."""
     return min([slots, *(each[layer] for each in most if layer in each)])
 
 
@@ -241,7 +241,7 @@ def _parts(printed: str) -> dict[str, str]:
 
 
 def _hosts(printed: str) -> Mapping[str, Sequence[Resource]]:
-    """What ``qhost`` tells of the resources of hosts. Where that makes no sense they take no slot away."""
+    """Return the resources of hosts from ``qhost``. Unintelligible output takes no slot away."""
     try:
         return read_hosts(printed) if printed.strip() else {}
     except BatchOutputError:
@@ -249,7 +249,7 @@ def _hosts(printed: str) -> Mapping[str, Sequence[Resource]]:
 
 
 def _longest(usable: list[QueueInstance]) -> float | None:
-    """How long a job may run in one queue or another; None when some queue knows no limit."""
+    """Return how long a job may run in its most generous queue; None if some queue has no limit."""
     limits = [each.job_limit_s for each in usable]
     known = [limit for limit in limits if limit is not None]
     return max(known) if known and len(known) == len(limits) else None
@@ -264,9 +264,9 @@ def _environment_slots(printed: str) -> int:
 
 
 def _may_match(pattern: str, names: Iterable[str]) -> bool:
-    """Whether a list of queues, as a job asks for it, may mean one of these instances or queues.
+    """Return True if a list of queues, in the form that jobs use, may include one of these instances or queues.
 
-    Groups of hosts and expressions with operators may: here nobody knows what they stand for.
+    Host groups and expressions with operators count as matches: their meaning is unknown here.
     """
     for each in pattern.split(","):
         queue, _, host = each.partition("@")
@@ -282,7 +282,7 @@ def _may_match(pattern: str, names: Iterable[str]) -> bool:
 
 
 def _held(instances: Iterable[QueueInstance], user: str) -> int:
-    """The slots that our jobs have there."""
+    """Return the slots that our jobs hold there."""
     return sum(job.slots for instance in instances for job in instance.jobs if _is_ours(job, user))
 
 
@@ -291,7 +291,7 @@ def _is_ours(job: JobLine, user: str) -> bool:
 
 
 def _releases(instances: Iterable[QueueInstance], user: str) -> Iterator[tuple[float, int]]:
-    """When jobs of others reach the limit that they asked for, or that of their queue, if that is less."""
+    """Yield when jobs of others reach their own limit, or the limit of their queue if it is shorter."""
     for instance in instances:
         for job in instance.jobs:
             limits = [limit for limit in (job.limit_s, instance.job_limit_s) if limit is not None]
@@ -300,7 +300,7 @@ def _releases(instances: Iterable[QueueInstance], user: str) -> Iterator[tuple[f
 
 
 def _reasons(printed: str) -> dict[BatchId, str]:
-    """Why jobs are in error, of ``qstat -j``."""
+    """Return why jobs are in error, from ``qstat -j``."""
     reasons: dict[BatchId, str] = {}
     job = ""
     for line in printed.splitlines():
@@ -315,7 +315,7 @@ def _reasons(printed: str) -> dict[BatchId, str]:
 def _our_jobs(
     running: list[JobLine], pending: list[JobLine], user: str, reasons: dict[BatchId, str]
 ) -> tuple[BatchJob, ...]:
-    """A job stands once for each queue that it has slots of."""
+    """Return our jobs. The output has one line for each queue in which a job has slots."""
     jobs: dict[BatchId, BatchJob] = {}
     for line in (*running, *pending):
         if not _is_ours(line, user):

@@ -1,7 +1,7 @@
-"""How many slots of a Grid Engine host our jobs could get, by the resources that they ask for (``-l``).
+"""How many slots of a Grid Engine host our jobs could get, by the resources that they request (``-l``).
 
-Only amounts count, which a job may have up to what there is: numbers, memory and times with the relation ``<=``. What
-is not known, or not understood, takes no slot away.
+Only amounts count, which a job may use up to the available quantity: numbers, memory and times with the relation
+``<=``. Unknown or unintelligible values take no slot away.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import msgspec
 
 from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
 
-# RSMAP is of newer versions: a number of things that have names.
+# Newer versions have RSMAP: a number of things with names.
 _AMOUNTS = ("INT", "DOUBLE", "MEMORY", "TIME", "RSMAP")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
 _SIZE = re.compile(r"(-?\d{1,15})(?:\.(\d{1,9}))?([kKmMgGtT]?)", re.ASCII)
 _TIME = re.compile(r"(\d{0,9}):(\d{0,9})(?::(\d{0,9}))?", re.ASCII)
 _SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _SCALES |= {"K": 1024.0, "M": 1024.0**2, "G": 1024.0**3, "T": 1024.0**4}
-# These have a place of their own in a listing.
+# A listing has separate fields for these.
 _OWN = ("slots", "h_rt")
 
 
 class Want(msgspec.Struct, frozen=True):
-    """How much a job of ours takes of a resource, for each slot or else where it runs. Of a default it takes only
-    where there is some."""
+    """How much of a resource our job takes, for each slot or else where it runs. It takes a default only where some
+    exists."""
 
     name: str
     amount: float
@@ -36,8 +36,8 @@ class Want(msgspec.Struct, frozen=True):
 
 
 def requests_of(options: Sequence[str]) -> dict[str, str]:
-    """What the options for qsub ask for: ``-l a=1,b=2G``. Of what is asked for twice the last counts, and nothing of
-    what a job can do without (``-soft``)."""
+    """Parse the options of qsub for resources: ``-l a=1,b=2G``. The last of two requests for a resource counts; soft
+    requests (``-soft``) do not."""
     found: dict[str, str] = {}
     is_hard = True
     for word, after in zip(options, [*options[1:], ""], strict=False):
@@ -50,8 +50,8 @@ def requests_of(options: Sequence[str]) -> dict[str, str]:
 
 
 def wants_of(printed: str, requests: Mapping[str, str]) -> list[Want]:
-    """What a job with these requests takes, as the lines of ``qconf -sc`` explain them: name, short name, kind,
-    relation, whether it may be asked for, whether it is used up, and how much who does not ask takes."""
+    """Return what a job with these requests takes, by the lines of ``qconf -sc``: name, short name, kind, relation,
+    whether it can be requested, whether it is a consumable, and its default."""
     wants = []
     for line in printed.splitlines():
         fields = line.split()
@@ -66,7 +66,7 @@ def wants_of(printed: str, requests: Mapping[str, str]) -> list[Want]:
 
 
 def amount_of(text: str) -> float | None:
-    """``2G``, ``1:30:00``, ``infinity``; None for what is no amount."""
+    """Parse ``2G``, ``1:30:00`` or ``infinity``; None if it is no amount."""
     if text.strip().lower() in ("infinity", "inf"):
         return math.inf
     size, time = _SIZE.fullmatch(text.strip()), _TIME.fullmatch(text.strip())
@@ -79,8 +79,8 @@ def amount_of(text: str) -> float | None:
 
 
 def slots_within(want: Want, resource: Resource) -> int | None:
-    """How many slots a resource that is there holds; None where it does not limit them. Of what is used up each slot
-    takes its part, whatever else is said of a queue or a host must be enough for one."""
+    """Return how many slots a resource allows; None if it sets no limit. A consumable is divided among the slots; any
+    other value of a queue or a host must be enough for one slot."""
     there = amount_of(resource.text)
     if there is None or math.isinf(there):
         return None
@@ -91,20 +91,20 @@ def slots_within(want: Want, resource: Resource) -> int | None:
 
 
 def rounded_off(text: str) -> float:
-    """How much may be missing of what is printed: 8100M as 7.910G."""
+    """Return how much printed values may lack by rounding: 8100M as 7.910G."""
     size = _SIZE.fullmatch(text.strip())
     return 0.0 if size is None or not size[2] else 0.5 * 10.0 ** -len(size[2]) * _SCALES[size[3]]
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What our jobs want, and what hosts have beside what their queues have."""
+    """What our jobs request, and what hosts have in addition to their queues."""
 
     wants: Sequence[Want] = ()
     hosts: Mapping[str, Sequence[Resource]] = {}
 
     def slots(self, instance: QueueInstance) -> dict[str, int]:
-        """How many slots at most our jobs could get of this queue instance (``q``), of all on its host (``h``) and of
-        the whole cell (``g``); what is missing limits nothing."""
+        """Return the most slots that our jobs could get of this queue instance (``q``), of all on its host (``h``)
+        and of the whole cell (``g``); a missing layer sets no limit."""
         most: dict[str, int] = {}
         for want in self.wants:
             there = [*self.hosts.get(instance.host, ()), *instance.resources]

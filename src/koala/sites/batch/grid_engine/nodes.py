@@ -1,8 +1,7 @@
-"""The nodes of a Grid Engine cell for tasks with a shape: slots, and what its consumables leave of memory and GPUs.
+"""The nodes of a Grid Engine cell for tasks with a shape: slots, and the free memory and GPUs by its consumables.
 
-Which consumables those are the grid file says. What a host has in all nobody prints: it is what is left, and what the
-jobs that run there asked for. Where memory is no consumable nobody counts who uses it: a task needs a host with as
-much.
+The grid file names the consumables. No command prints a host's total: it is the free amount plus the requests of the
+jobs that run there. If memory is not a consumable, its use is not counted: a task only needs a host with that much.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
 from koala.sites.shell_script import call, shell_file
 
 MIB = 2**20
-# What a resource is used up by: each slot of a job, or a job at its first node.
+# What consumes a resource: each slot of a job, or a job once at its first node.
 _BY_SLOT, _BY_JOB = "YES", ("JOB", "HOST")
-# What every host tells of its memory.
+# The memory load value that every host reports.
 MEMORY_LOAD = "mem_total"
 
 
 def request_words(settings: BatchSettings, shape: TaskShape, tasks: int) -> tuple[str, str]:
-    """What comes before a qsub for so many tasks, and its words for what they need beside processors. The job must be
-    one that an empty cell could run (``-w e``), or it is refused."""
+    """Return what precedes a qsub for these tasks, and its words for their needs other than processors. A job that an
+    empty cell could not run is refused (``-w e``)."""
     keys, wanted, words = keys_of(settings), [], ["-w e"]
     if shape.memory_bytes and keys.memory_complex is not None:
         wanted.append(f"{keys.memory_complex}={shape.memory_bytes}")
@@ -44,14 +43,14 @@ def request_words(settings: BatchSettings, shape: TaskShape, tasks: int) -> tupl
 
 
 class _Consumable(msgspec.Struct, frozen=True):
-    """A resource that is used up, by its full name."""
+    """A consumable resource, by its full name."""
 
     name: str
     short: str
     by_slot: bool
 
     def used(self, instances: Iterable[QueueInstance]) -> float:
-        """What jobs that run there took of it."""
+        """Return how much of it the jobs that run there hold."""
         taken = 0.0
         for instance in instances:
             for job in instance.jobs:
@@ -63,8 +62,8 @@ class _Consumable(msgspec.Struct, frozen=True):
 
 
 class CellNodes:
-    """Reads what a listing tells of hosts. ``complexes`` are lines of ``qconf -sc``, ``hosts`` what ``qhost`` tells
-    of the resources of each."""
+    """Reads the resources of hosts in a listing. ``complexes`` are lines of ``qconf -sc``, ``hosts`` the resources of
+    each host from ``qhost``."""
 
     def __init__(self, settings: BatchSettings, complexes: str, hosts: Mapping[str, Sequence[Resource]]) -> None:
         self._hosts, keys = hosts, keys_of(settings)
@@ -80,7 +79,7 @@ class CellNodes:
         instances: Sequence[QueueInstance],
         usable: Sequence[QueueInstance],
     ) -> dict[str, tuple[NodeSize, NodeSize]]:
-        """What each host has and what is free, of which so many slots are there and free."""
+        """Return the total and the free size of each host, for the given numbers of slots."""
         here: dict[str, list[QueueInstance]] = {}
         for each in instances:
             here.setdefault(each.host, []).append(each)
@@ -110,7 +109,7 @@ class CellNodes:
         offered: Sequence[QueueInstance],
         unit: int = 1,
     ) -> tuple[int, int] | None:
-        """What a host has of it, and what is left, in whole units; what its queues have, where the host itself has
+        """Return a host's total and free amount, in whole units; the amounts of its queues if the host itself has
         none."""
         if consumable is None:
             return None
@@ -125,13 +124,13 @@ class CellNodes:
         return math.floor(max(0.0, whole) / unit) * unit, math.floor(max(0.0, free) / unit) * unit
 
     def _memory_of(self, host: str, offered: Sequence[QueueInstance]) -> tuple[int, int]:
-        """What a host has of memory, all of which any task may use."""
+        """Return a host's memory as total and free, since any task may use all of it."""
         left = [_left(each) for each in self._told(MEMORY_LOAD, host, offered, "h")[:1]]
         there = UNTOLD if not left or left[0] is None else math.floor(left[0] / MIB) * MIB
         return there, there
 
     def _told(self, name: str, host: str, offered: Sequence[QueueInstance], layer: str) -> list[Resource]:
-        """What is told of a resource at the host (``h``) or in its queues (``q``)."""
+        """Return the values of a resource at the host (``h``) or in its queues (``q``)."""
         there = [*self._hosts.get(host, ()), *(each for instance in offered for each in instance.resources)]
         return [each for each in there if each.name == name and each.kind.startswith(layer)]
 
@@ -151,7 +150,7 @@ def _consumable(rows: Sequence[Sequence[str]], name: str | None) -> _Consumable 
 
 
 def _left(resource: Resource) -> float | None:
-    """None for what is no amount, or knows no bound."""
+    """Return the free amount; None if it is no amount or has no bound."""
     amount = amount_of(resource.text)
     return None if amount is None or math.isinf(amount) else amount + rounded_off(resource.text)
 

@@ -1,9 +1,9 @@
 """Grid Engine (SGE, Son of Grid Engine, Univa and Altair) as a batch system: shell scripts that use its commands.
 
-What they print is parsed in ``koala.sites.batch.grid_engine.listing`` and ``koala.sites.batch.grid_engine.history``;
-the functions that they call are in the files ``*.sh`` beside this one. All components
-run in the parallel environment of the settings. Without one there, those of more than one processor take the first
-that the queue offers and that lets a job start processes on its other nodes, or else the first it offers.
+``koala.sites.batch.grid_engine.listing`` and ``koala.sites.batch.grid_engine.history`` parse their output; the files
+``*.sh`` beside this module contain the functions that they call. All components run in the parallel environment of
+the settings. Without one, components of more than one processor take the first environment that the queue offers and
+that lets a job start processes on its other nodes, or else the first it offers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from koala.sites.batch.system import (
 )
 from koala.sites.shell_script import call, shell_file
 
-# Of so many words of a complaint a reason is made.
+# A reason contains at most this much of a complaint.
 REASON_CHARACTERS_MAX = 500
-# What qsub exits with when a limit on the number of jobs is reached, and when its options make no sense.
+# The exit code of qsub at a limit on the number of jobs, and after invalid options.
 _EXIT_LATER = 25
 _EXIT_OPTIONS = 2
 _EXIT_NO_COMMAND = 127
@@ -43,7 +43,7 @@ _REFUSED = re.compile(
     r"unable to run job|rejected|no parallel environment|denied|no suitable queues|invalid|^koala:",
     re.IGNORECASE | re.MULTILINE,
 )
-# Words of one who got no answer, or who would get another one later.
+# Complaints that mean that no answer came, or that a later answer may differ.
 _NO_ANSWER = re.compile(
     r"commlib|unable to (send|contact|receive|initialize)|answer list from qmaster|time-?out|try again|"
     r"cannot allocate",
@@ -60,20 +60,20 @@ _GRANTED = re.compile(r"advance reservation (\d+) has been granted", re.IGNORECA
 class GridEngineSystem:
     """Grid Engine with the settings of one site.
 
-    An ``account`` is a project here (``-P``): that is what shares and rights hang on, while ``-A`` is a mere tag.
+    An ``account`` is a project (``-P``), since shares and rights depend on projects; ``-A`` is only a label.
     """
 
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
 
     def submit(self, submission: BatchSubmission) -> str:
-        """``-C ''``, because an application's text may hold lines that look like options to qsub. A job in a
-        reservation gets no time limit of its own: it ends with the reservation, and one of its length is refused.
-        """
+        """Return the script of a submission. It sets ``-C ''``, since lines of an application's text may look like
+        options of qsub. A job in a reservation gets no time limit: it ends with the reservation, and a limit of that
+        length is refused."""
         settings, launch = self._settings, submission.launch
         words = ["qsub", "-terse", "-C", "", "-b", "n", "-r", "n", "-m", "n", "-j", "y", "-S", "/bin/sh"]
         words += ["-N", JOB_NAME_PREFIX + launch.token, "-A", launch.token, "-wd", submission.home]
-        # The colon is for a path that holds one.
+        # The leading colon allows a path that contains one.
         words += ["-o", ":" + _below(submission.home, submission.log)]
         queue = settings.queue_for(launch.application.partition)
         if queue is not None:
@@ -85,23 +85,23 @@ class GridEngineSystem:
         elif submission.limit_s is not None:
             words += ["-l", f"h_rt={math.ceil(submission.limit_s)}"]
         if submission.reservation is None and launch.processors > 1:
-            # Else a cell starts whatever fits, and a wide component waits for as long as small jobs come.
+            # Without it a cell starts whatever fits, and a wide component waits as long as small jobs arrive.
             words += ["-R", "y"]
         if launch.exclude_nodes:
-            # Refused where there are no other nodes (-w e); else it would wait in the queue for ever.
+            # Refused if there are no other nodes (-w e); otherwise it would wait in the queue for ever.
             words += ["-w", "e", "-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
         if launch.licenses:
             words += ["-l", ",".join(f"{name}={count}" for name, count in launch.licenses)]
         preface, environment = self._environment(launch.processors)
         options = shlex.join(settings.submit_options)
         script = shlex.quote(_below(submission.home, submission.script))
-        # They come last, so that they win over what the site says of all jobs.
+        # They come last, so that they override the site's options for all jobs.
         asking, needs = request_words(settings, launch.shape, launch.task_count)
         parts = (shlex.join(words), environment, options, needs, script)
         return preface + asking + " ".join(part for part in parts if part) + "\n"
 
     def parse_submitted(self, printed: str) -> BatchId:
-        """The one line that is a number; qsub may warn before it."""
+        """Return the number of the job: the one line that is a number, since qsub may print warnings first."""
         ids = [
             line.strip() for line in printed.splitlines() if re.fullmatch(r"\s*[1-9][0-9]{0,18}\s*", line, re.ASCII)
         ]
@@ -110,7 +110,8 @@ class GridEngineSystem:
         return ids[0]
 
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
-        """Silence of the qmaster and a full queue pass; what it says of a job's options does not."""
+        """Return why the job can never be accepted. A silent qmaster and a full queue are temporary; errors about
+        options are not."""
         said = _shortened(f"{complaint}\n{printed}")
         if code in (_EXIT_OPTIONS, _EXIT_NO_COMMAND):
             return said
@@ -123,11 +124,12 @@ class GridEngineSystem:
         return code == _EXIT_LATER or _NO_ROOM.search(f"{complaint}\n{printed}") is not None
 
     def is_for_what_it_asks(self, refusal: str) -> bool:
-        """No queue has what the job asks for, or there are no words for it here."""
+        """Return True if no queue has what the job requests, or if its options are unknown here."""
         return _ASKS_TOO_MUCH.search(refusal) is not None
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
-        """By the name alone, which all of a token's jobs have: an id may belong to another job by now."""
+        """Return a script that cancels by name alone, since all jobs of a token have it: an id may be reused by
+        now."""
         return _file("commands.sh") + call("koala_delete", "qdel", JOB_NAME_PREFIX + token)
 
     def listing(self) -> str:
@@ -146,8 +148,8 @@ class GridEngineSystem:
         return _file("nodes.sh")
 
     def reserve(self, wanted: WantedReservation) -> str:
-        """From now on if the time has come already; an operator allows it by the user list ``arusers``. What jobs
-        hold then by their limits is refused, and there is no way around that."""
+        """Return a script that reserves processors, from now on if the time has passed. An operator grants this by
+        the user list ``arusers``. Processors that jobs then hold by their limits are always refused."""
         preface, environment = self._environment(wanted.processors)
         words = ["koala_reserve", wanted.name, str(math.ceil(wanted.begin_s))]
         words += ["-d", str(max(1, math.ceil(wanted.length_s)))]
@@ -157,7 +159,7 @@ class GridEngineSystem:
         return functions + preface + f"{shlex.join(words)} {environment}".rstrip() + "\n"
 
     def parse_reserved(self, printed: str) -> str:
-        """The reservation's id."""
+        """Return the reservation's id."""
         found = _GRANTED.findall(printed) or re.findall(
             r"^\s*([1-9][0-9]{0,18})\s*$", printed, re.MULTILINE | re.ASCII
         )
@@ -175,7 +177,8 @@ class GridEngineSystem:
         return f"{shlex.join(['qstat', '-f', *queue])}\n"
 
     def parse_loads(self, printed: str) -> list[NodeLoad]:
-        """A line for each queue at a host, such as ``all.q@n1 BIP 0/2/4 0.10 lx-amd64``; the rest is for people."""
+        """Parse a line for each queue at a host, such as ``all.q@n1 BIP 0/2/4 0.10 lx-amd64``; other lines are for
+        people."""
         hosts: dict[str, NodeLoad] = {}
         for line in printed.splitlines():
             found = _QUEUE_AT_HOST.match(line)
@@ -189,7 +192,7 @@ class GridEngineSystem:
         return "koala_said=$(qstat -help) && printf 'Grid Engine: %s\\n' \"$koala_said\" | sed -n 1p\n"
 
     def _environment(self, processors: int) -> tuple[str, str]:
-        """What comes before a command, and its words for the parallel environment."""
+        """Return what precedes a command, and its words for the parallel environment."""
         name = keys_of(self._settings).parallel_environment
         if name is not None:
             return "", f"-pe {shlex.quote(name)} {processors}"
@@ -209,6 +212,6 @@ def _below(home: str, path: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """One line of it, for a reason."""
+    """Return a text as one short line, for a reason."""
     words = " ".join(text.split()).removesuffix(" Exiting.")
     return words if len(words) <= REASON_CHARACTERS_MAX else words[: REASON_CHARACTERS_MAX - 1] + "…"

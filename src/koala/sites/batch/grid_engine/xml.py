@@ -1,7 +1,7 @@
 """The XML of ``qstat``, ``qhost`` and ``qquota`` as plain values, from Grid Engine 6.2 on.
 
-The text comes from outside and holds names that any user may choose: its size is bounded, it may have no document
-type (so that no entity is ever expanded), and it is read piece by piece, so that a long queue takes little memory.
+The text comes from outside and contains names that any user may choose: its size is limited, it may have no document
+type (so that no entity is ever expanded), and it is parsed piece by piece, so that a long queue takes little memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koala.sites.batch.system import BatchId, BatchOutputError
 
 # A job takes about 700 characters, so this is a queue of a hundred thousand.
 GRID_ENGINE_XML_CHARACTERS_MAX = 67_108_864
-# Names may hold what XML may not, and Grid Engine prints it as it is.
+# Names may contain characters that XML forbids, and Grid Engine prints them unchanged.
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _STATE = re.compile(r"[A-Za-z]{1,12}")
@@ -26,12 +26,12 @@ _TASKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCI
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?", re.ASCII)
 _RUNNING = "running"
 _REQUESTS = ("hard_request", "def_hard_request")
-# What keeps a job that waits from being started.
+# State letters that keep a waiting job from starting.
 _NOT_ELIGIBLE = set("hEdzsST")
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits, or the part of a running one that has slots of one queue instance."""
+    """A waiting job, or the part of a running job that has slots of one queue instance."""
 
     id: BatchId
     name: str
@@ -39,15 +39,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     is_running: bool
     slots: int
-    tasks: int = 1  # of an array that waits
-    queues: tuple[str, ...] = ()  # that it asked for
+    tasks: int = 1  # of a waiting array
+    queues: tuple[str, ...] = ()  # that it requested
     environment: str | None = None
-    started_at: float | None = None  # where it runs
-    requests: tuple[tuple[str, str], ...] = ()  # of one that runs, by the names of resources
+    started_at: float | None = None  # if it runs
+    requests: tuple[tuple[str, str], ...] = ()  # of a running job, by the names of resources
 
     @property
     def limit_s(self) -> float | None:
-        """What it asked for as ``h_rt``; None where it asked for none, or for something that nobody understands."""
+        """The ``h_rt`` that it requested; None if it requested none, or an unintelligible one."""
         asked = dict(self.requests).get("h_rt")
         try:
             return _seconds(asked)
@@ -56,18 +56,18 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_in_error(self) -> bool:
-        """It failed to start, and waits for somebody to remove it."""
+        """True if it failed to start, and waits for a person to remove it."""
         return "E" in self.state and not self.is_running
 
     @property
     def is_eligible(self) -> bool:
-        """It starts as soon as there is room."""
+        """True if it starts as soon as there is room."""
         return not self.is_running and not _NOT_ELIGIBLE & set(self.state)
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """What is there of a resource. ``kind`` says where, and of what sort: ``hc`` is left of what a host has, ``qf``
-    is fixed for a queue, ``gl`` is a load of the whole cell."""
+    """The amount of a resource. ``kind`` gives its place and sort: ``hc`` is the free amount of a host, ``qf`` is
+    fixed for a queue, ``gl`` is a load value of the whole cell."""
 
     name: str
     kind: str
@@ -75,9 +75,8 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue on one host. ``host_free`` and ``cell_free`` are what is left of slots that its host, or the whole
-    cell, offers to all queues, where that is less than its own.
-    """
+    """A queue on one host. ``host_free`` and ``cell_free`` are the free slots that its host, or the whole cell,
+    offers to all queues, if they are fewer than its own."""
 
     name: str
     host: str
@@ -94,18 +93,18 @@ class QueueInstance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def takes_jobs(self) -> bool:
-        """In any state at all it starts nothing: it is disabled, suspended, in error, overloaded or silent."""
+        """True unless it has any state letter: disabled, suspended, in error, overloaded or silent, it starts
+        nothing."""
         return not self.state and bool(set("BP") & set(self.kinds))
 
     def free(self, reserved_used_max: int) -> int:
-        """Slots that are neither in use nor kept for a reservation. Which of those in use are reserved ones is not
-        known: as many as can be, and at most so many.
-        """
+        """Return the slots that are neither in use nor reserved. The output does not show which used slots are
+        reserved: this assumes as many as possible, up to the given number."""
         return max(0, self.total - self.used - max(0, self.reserved - min(self.used, reserved_used_max)))
 
 
 class SlotQuota(msgspec.Struct, frozen=True, kw_only=True):
-    """A limit on slots that concerns us, with what is used of it. Grid Engine shows none that is not in use."""
+    """A limit on slots that applies to us, with its use. Grid Engine shows no unused limits."""
 
     limit: int
     used: int
@@ -116,7 +115,7 @@ class SlotQuota(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cell(text: str) -> tuple[list[QueueInstance], list[JobLine]]:
-    """The queue instances with what runs in them, and the jobs that wait, in the order of their priority."""
+    """Return the queue instances with their running jobs, and the waiting jobs by priority."""
     instances, pending = [], []
     for element in _elements(text, "job_info", ("Queue-List", "job_list")):
         if _tag(element) == "Queue-List":
@@ -127,7 +126,7 @@ def read_cell(text: str) -> tuple[list[QueueInstance], list[JobLine]]:
 
 
 def read_quotas(text: str) -> list[SlotQuota]:
-    """Those on slots."""
+    """Return the quotas on slots."""
     quotas = []
     for rule in _elements(text, "qquota_result", ("qquota_rule",)):
         for limit in rule:
@@ -147,7 +146,7 @@ def read_quotas(text: str) -> list[SlotQuota]:
 
 
 def read_hosts(text: str) -> dict[str, tuple[Resource, ...]]:
-    """What ``qhost`` tells of the resources of each host."""
+    """Return the resources of each host from ``qhost``."""
     return {
         host.get("name", ""): tuple(
             Resource(each.get("name", ""), each.get("dominance", ""), each.text or "")
@@ -159,9 +158,8 @@ def read_hosts(text: str) -> dict[str, tuple[Resource, ...]]:
 
 
 def _elements(text: str, root: str, tags: tuple[str, ...]) -> Iterator[ElementTree.Element]:
-    """The elements with these tags, each whole when it comes and empty when the next one does. Jobs that run stand
-    within their queue; those that do not come last.
-    """
+    """Yield the elements with these tags, each complete when it comes and empty when the next one does. Running jobs
+    are inside their queue; waiting jobs come last."""
     if len(text) > GRID_ENGINE_XML_CHARACTERS_MAX:
         raise BatchOutputError(
             f"more than {GRID_ENGINE_XML_CHARACTERS_MAX} characters (GRID_ENGINE_XML_CHARACTERS_MAX)"
@@ -185,7 +183,7 @@ def _elements(text: str, root: str, tags: tuple[str, ...]) -> Iterator[ElementTr
 
 
 def _tag(element: ElementTree.Element) -> str:
-    """Without its name space, which differs from version to version."""
+    """Return the tag without its name space, which varies between versions."""
     return str(element.tag).rpartition("}")[2]
 
 
@@ -222,10 +220,10 @@ def _queue_instance(element: ElementTree.Element) -> QueueInstance:
 
 
 def _job(element: ElementTree.Element) -> JobLine:
-    # There may be a hundred thousand of them, so each is gone through once.
+    # There may be a hundred thousand elements, so each is traversed once.
     texts = {each.tag: each.text or "" for each in element}
     number, state = _number(texts.get("JB_job_number")), texts.get("state", "")
-    # Older versions cut the short name.
+    # Older versions truncate the short name.
     name = (texts.get("full_job_name") or texts.get("JB_name") or "").strip()
     owner = texts.get("JB_owner", "").strip()
     if number < 1 or not _STATE.fullmatch(state) or not name or not owner:
@@ -249,12 +247,12 @@ def _job(element: ElementTree.Element) -> JobLine:
 
 
 def _requests(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
-    """What a job asked for, and what it gets of resources with a default that it did not ask for."""
+    """Return what a job requested, and the defaults of resources that it did not request."""
     return tuple((each.get("name", ""), each.text or "") for each in element if each.tag in _REQUESTS)
 
 
 def _utc_time(text: str) -> float | None:
-    """Seconds since the epoch; Univa's versions also tell thousandths."""
+    """Return seconds since the epoch; Univa's versions include milliseconds."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         return None
@@ -265,7 +263,7 @@ def _utc_time(text: str) -> float | None:
 
 
 def _text(element: ElementTree.Element, tag: str) -> str | None:
-    """The text of the first child of that name; None where there is none or it is empty."""
+    """Return the text of the first child of that name; None if it is missing or empty."""
     for each in element:
         if _tag(each) == tag:
             return (each.text or "").strip() or None
@@ -279,7 +277,7 @@ def _number(text: str | None) -> int:
 
 
 def _seconds(text: str | None) -> float | None:
-    """A time limit as a queue has it, seconds or hours:minutes:seconds; None where there is none."""
+    """Return a time limit of a queue, as seconds or hours:minutes:seconds; None if there is none."""
     if text is None or text.strip().lower() in ("infinity", "none", ""):
         return None
     seconds = 0.0
@@ -289,7 +287,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _count_of_tasks(text: str) -> int:
-    """How many tasks ``1-9:2,12`` are. Of a list that is cut short it tells those that it names."""
+    """Return the number of tasks in ``1-9:2,12``. A truncated list counts the tasks that it names."""
     count = 0
     for each in text.split(","):
         match = _TASKS.fullmatch(each.strip())

@@ -1,1 +1,1 @@
-"""The shell scripts for component directories at a batch site, and how they are run."""
+"""The shell scripts for component directories at a batch site, and the runner of these scripts."""

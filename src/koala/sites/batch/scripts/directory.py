@@ -1,7 +1,7 @@
-"""Shell scripts for the component directories of a batch site: they make, inspect, notify and remove them.
+"""Shell scripts for the component directories of a batch site: they create, inspect, notify and remove them.
 
-The functions that the scripts call are in ``directory.sh``; here each gets its values. How input files appear is in
-``koala.sites.links``.
+``directory.sh`` contains the functions that the scripts call; here each receives its values. ``koala.sites.links``
+makes input files appear.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from koala.sites.component_directory import (
 )
 from koala.sites.shell_script import assign, call, directory_word, function, printing, quoted, shell_file
 
-OWNER = "owner"  # the file that says which Koala uses the work directory
+OWNER = "owner"  # the file that names the Koala that uses the work directory
 
-# So much is read of the file of a component's nodes: more than ENDED_NODES_MAX of them take.
+# At most this much is read of a component's nodes file: enough for more than ENDED_NODES_MAX nodes.
 _NODES_BYTES_MAX = 8_192
-# How long the pauses are at least while files are awaited, where ``sleep`` knows fractions of a second.
+# The shortest pause while files are awaited, where ``sleep`` accepts fractions of a second.
 PAUSE_LEAST_S = 0.1
 
 
 def _begin(root: str) -> str:
-    """Define the functions, and go where the components are."""
+    """Return lines that define the functions and enter the directory of the components."""
     return f"{assign(koala_root=root)}{_functions()}koala_enter\n"
 
 
@@ -60,16 +60,17 @@ def _json(value: AcceptanceRecord | AbortRecord | ComponentEnded) -> str:
 
 
 def open_work_directory(work_directory: str, owner: str, mark: str) -> str:
-    """Make the work directory where there is none, claim it, and show all components that have not ended.
+    """Return a script that creates and claims the work directory as needed, and shows all live components.
 
-    Sections: ``root``, ``owner``, and in our own directory ``mark``, ``known`` with the names of all components, also
-    of those that have ended, and those that have not as ``show`` has them.
+    Sections: ``root``, ``owner``, and in our own directory ``mark``, ``known`` with the names of all components,
+    ended ones included, and the live ones in the form of ``show``.
     """
     return f"koala_root={directory_word(work_directory)}\n{_functions()}{call('koala_open', owner, mark)}"
 
 
 def show(root: str, tokens: Sequence[Token]) -> str:
-    """Show components, also those that have ended: a section ``component TOKEN``, and one for each of its files."""
+    """Return a script that shows components, live or ended: a section ``component TOKEN``, and one for each of its
+    files."""
     return _begin(root) + "".join(call("koala_show_component", token) for token in tokens)
 
 
@@ -77,8 +78,8 @@ def show(root: str, tokens: Sequence[Token]) -> str:
 
 
 def make(root: str, record: AcceptanceRecord, script: str, site: str, submission: str | None = None) -> str:
-    """Accept a component and perhaps submit it; one that is there already is shown instead. It is accepted once its
-    record is there. Section: ``submitted CODE``."""
+    """Return a script that accepts a component and may submit it; an existing one is shown instead. A component is
+    accepted once its record exists. Section: ``submitted CODE``."""
     making = call("koala_make", record.launch.token, script, site, _json(record))
     if submission is None:
         return f"{_begin(root)}{making}"
@@ -86,12 +87,13 @@ def make(root: str, record: AcceptanceRecord, script: str, site: str, submission
 
 
 def submit(root: str, token: Token, submission: str) -> str:
-    """Submit a component that is there, unless it is to be no more. Section: ``submitted CODE`` or ``barred``."""
+    """Return a script that submits an existing component, unless it is aborted. Section: ``submitted CODE`` or
+    ``barred``."""
     return f"{_begin(root)}{function('koala_submission', submission)}{call('koala_submit', token)}"
 
 
 def put_lines(root: str, lines: Mapping[tuple[Token, str], str | None]) -> str:
-    """Write small files into components' directories; None removes one."""
+    """Return a script that writes small files into components' directories; None removes a file."""
     commands = (
         call("rm", "-f", f"{token}/{name}") if line is None else call("koala_put", token, name, line)
         for (token, name), line in lines.items()
@@ -100,23 +102,23 @@ def put_lines(root: str, lines: Mapping[tuple[Token, str], str | None]) -> str:
 
 
 def abort(root: str, token: Token, verdict: AbortRecord, unknown: ComponentEnded, cancel: str) -> str:
-    """From now on the application must not start; of several aborts the first stands. One that nobody knows has ended
-    as ``unknown`` says.
+    """Return a script after which the application must not start; the first of several aborts stands. An unknown
+    component ends as ``unknown`` says.
 
-    Sections: those of ``show``, and then ``cancelled CODE`` if it had to be.
+    Sections: the sections of ``show``, then ``cancelled CODE`` if a job had to be cancelled.
     """
     aborting = call("koala_abort", token, _json(verdict), _json(unknown))
     return f"{_begin(root)}{function('koala_cancel', cancel)}{aborting}"
 
 
 def ask(root: str, unknown: Sequence[ComponentEnded]) -> str:
-    """Show components that the driver does not watch; those that nobody knows end so first."""
+    """Return a script that shows components that the driver does not watch; unknown ones end as ``unknown`` says."""
     return _begin(root) + "".join(call("koala_ask", event.token, _json(event)) for event in unknown)
 
 
 def settle(root: str, events: Sequence[ComponentEnded], before: Mapping[Token, str] | None = None) -> str:
-    """Put ends on record for good. Section ``settled TOKEN`` for each that could be; the commands ``before`` one must
-    succeed first."""
+    """Return a script that records ends for good. Section ``settled TOKEN`` for each that could be recorded; the
+    commands ``before`` one must succeed first."""
     text = _begin(root)
     for event in events:
         settling = call("koala_settle", event.token, _json(event))
@@ -126,34 +128,35 @@ def settle(root: str, events: Sequence[ComponentEnded], before: Mapping[Token, s
 
 
 def forget(root: str, token: Token) -> str:
-    """Take a directory out of sight at once, and then remove it. Section ``gone`` once it is out of sight."""
+    """Return a script that hides a directory at once, and then removes it. Section ``gone`` once it is hidden."""
     return _begin(root) + call("koala_forget", token)
 
 
-# ------------------------------------------------------------------------------------------- what they are told
+# -------------------------------------------------------------------------------------------- to the components
 
 
 def release(root: str, token: Token, go: Go, at: float, stage: str) -> str:
-    """Open the barrier, unless it is open or the component is to end. ``stage`` defines ``koala_stage``, which makes
-    the links.
+    """Return a script that opens the barrier, unless it is open or the component is to end. ``stage`` defines
+    ``koala_stage``, which makes the links.
 
-    Sections: ``released`` when the barrier is open, ``unseen`` when its directory cannot be seen or used; or what
-    ``stage`` says.
+    Sections: ``released`` when the barrier is open, ``unseen`` when its directory cannot be seen or used; or the
+    sections of ``stage``.
     """
     return f"{_begin(root)}{stage}{call('koala_release', token, go.text, repr(at))}"
 
 
 def deliver(root: str, token: Token, name: str, data: bytes) -> str:
-    """Mail for a component. Section ``unknown`` where none of it can be seen, ``lost`` where it has no inbox."""
+    """Return a script that delivers mail. Section ``unknown`` if the component is not visible, ``lost`` if it has no
+    inbox."""
     letter = function("koala_letter", f"{printing(data)}\n")
     return f"{_begin(root)}{letter}{call('koala_deliver', token, name)}"
 
 
-# -------------------------------------------------------------------------------------------- what they say
+# -------------------------------------------------------------------------------------- from the components
 
 
 class AwaitedFiles(NamedTuple):
-    """What is awaited of a component: files of these names, and mail beside that of these names."""
+    """What is awaited of a component: files with these names, and mail other than the mail with these names."""
 
     token: Token
     files: tuple[str, ...] = ()
@@ -161,14 +164,15 @@ class AwaitedFiles(NamedTuple):
 
 
 def _wait(awaited: Sequence[AwaitedFiles], patience_s: float, pause_share: float) -> str:
-    """Wait until one of these shows, at most so long, with pauses that are such a share of it."""
+    """Return lines that wait for one of these to appear, at most this long; each pause is the given share of the
+    wait."""
     signs = [quoted(("[", "-e", f"{each.token}/{name}", "]")) for each in awaited for name in each.files]
     signs += [
         quoted(("koala_new_mail", each.token, *each.mail_known)) for each in awaited if each.mail_known is not None
     ]
     pauses = max(1, math.floor(patience_s / max(PAUSE_LEAST_S, pause_share * patience_s) + 1e-9))
     shows = function("koala_shows", f"{' || '.join(signs) or 'false'}\n")
-    # Together no shorter than the wait: less would be taken for a sign that shows all the time.
+    # The pauses add up to at least the wait: less would look like a file that is always there.
     return shows + call("koala_await", pauses, f"{math.ceil(patience_s / pauses * 1000) / 1000:.3f}")
 
 
@@ -179,10 +183,10 @@ def inspect(
     patience_s: float = 0.0,
     pause_share: float = 0.1,
 ) -> str:
-    """Inspect components that have not ended, without a process for each. See ``koala.sites.batch.parse`` for what it
-    prints. Section ``inspected``.
+    """Return a script that inspects live components without a process for each. ``koala.sites.batch.parse`` describes
+    its output. Section ``inspected``.
 
-    With patience, it first waits until something of what is awaited shows, but no longer than that.
+    With patience, the script first waits until an awaited file appears, but no longer than that.
     """
     if not tokens:
         return ""
@@ -191,7 +195,7 @@ def inspect(
 
 
 def inspect_anew(root: str, tokens: Sequence[Token]) -> str:
-    """Inspect components of which more may be there than the client of a file server remembers."""
+    """Return a script that inspects components whose files a file server's client may have cached."""
     return f"{_begin(root)}{call('koala_refresh', *tokens)}{_inspect(tokens)}" if tokens else ""
 
 
@@ -200,23 +204,26 @@ def _inspect(tokens: Sequence[Token]) -> str:
 
 
 def mail(root: str, token: Token, name: str) -> str:
-    """A piece of mail of an outbox, if it is there; what is too long is cut, one byte too late. Section ``mail``."""
+    """Return a script that prints a piece of mail if it exists, cut one byte beyond its limit. Section ``mail``."""
     return _begin(root) + call("koala_mail", token, name, MAIL_BYTES_MAX + 1)
 
 
 def output(root: str, token: Token, paths: Sequence[str], offset: int, limit: int) -> str:
-    """What stands in the first of some files, relative to the component's directory. Section ``output``."""
+    """Return a script that prints the first existing one of some files of the component's directory. Section
+    ``output``."""
     named = (path if path.startswith("/") else f"./{path}" for path in paths)
     return _begin(root) + call("koala_output", token, offset, limit, *named)
 
 
 def nodes(root: str, token: Token) -> str:
-    """A component's nodes and its addresses, once it is ready. Sections ``ready``, ``nodes`` and ``addresses``."""
+    """Return a script that prints a ready component's nodes and addresses. Sections ``ready``, ``nodes`` and
+    ``addresses``."""
     return _begin(root) + call("koala_show_nodes", token, MAIL_BYTES_MAX)
 
 
 def site_text(job_environment: Sequence[tuple[str, str]], search_path: Sequence[str], on_node: str) -> str:
-    """The file ``site`` of a component: variables for everything that it runs, and the functions of its nodes."""
+    """Return the file ``site`` of a component: variables for everything that it runs, and the functions of its
+    nodes."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job_environment]
     if search_path:
         lines.append(f'export PATH={shlex.quote(":".join(search_path))}:"$PATH"')

@@ -1,4 +1,4 @@
-"""Slurm: the rest of Koala needs only ``SLURM`` of it."""
+"""Slurm: the rest of Koala uses only its record ``SLURM``."""
 
 from __future__ import annotations
 

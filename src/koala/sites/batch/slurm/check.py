@@ -1,4 +1,4 @@
-"""Steps of a check that know Slurm: its programs, its controller, its partitions and how it shares out memory."""
+"""The steps of a check for Slurm: its programs, its controller, its partitions and its division of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koala.sites.shell_script import shell_file
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """A partition as ``scontrol show partition`` tells of it."""
+    """A partition in the output of ``scontrol show partition``."""
 
     fields: dict[str, str]
 
@@ -30,7 +30,7 @@ class Partition(msgspec.Struct, frozen=True):
         return int(count) if count.isascii() and count.isdigit() else 0
 
     def closed_to(self, groups: set[str], account: str | None) -> str | None:
-        """Why we may not use it; None if nothing speaks against it."""
+        """Return why we may not use it; None if there is no obstacle."""
         if self.fields.get("State") != "UP":
             return f"{self.name} is {self.fields.get('State', 'in no known state')}"
         if self.fields.get("RootOnly") == "YES" and "root" not in groups:
@@ -47,7 +47,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 def parse_partitions(printed: str) -> list[Partition]:
-    """The partitions that ``scontrol show partition -o`` prints, a line each; what is no partition is left out."""
+    """Parse the partitions of ``scontrol show partition -o``, a line each; other lines are ignored."""
     found = []
     for line in printed.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
@@ -57,12 +57,12 @@ def parse_partitions(printed: str) -> list[Partition]:
 
 
 def _names(text: str | None) -> set[str] | None:
-    """The names of a list; None for all."""
+    """Return the names in a list; None stands for all."""
     return None if text in (None, "ALL", "(null)", "") else set(text.split(","))
 
 
 async def controller(context: CheckContext) -> StepResult:
-    """slurmctld answers."""
+    """Check that slurmctld answers."""
     reply = await context.ask(shell_file(__package__, "controller.sh"))
     up = [line for line in reply.printed.splitlines() if line.rstrip().endswith(" UP")]
     down = [line.strip() for line in reply.printed.splitlines() if line.rstrip().endswith(" DOWN")]
@@ -75,7 +75,7 @@ async def controller(context: CheckContext) -> StepResult:
 
 
 async def queue(context: CheckContext) -> StepResult:
-    """The partitions are there and open to us."""
+    """Check that the partitions exist and are open to us."""
     reply = await context.ask('scontrol -a show partition -o || exit\necho "groups $(id -Gn)"\n')
     partitions = parse_partitions(reply.printed)
     groups = {word for line in reply.printed.splitlines() if line.startswith("groups ") for word in line.split()[1:]}
@@ -105,7 +105,8 @@ async def queue(context: CheckContext) -> StepResult:
 
 
 async def memory(context: CheckContext) -> StepResult | None:
-    """What a job asks for of the memory, and how many processors that leaves; nothing where it is not shared out."""
+    """Report the memory that a job requests, and how many processors that leaves; no result if memory is not
+    allocated."""
     settings = context.settings
     reply = await context.ask(listing_script(settings, "koala_memory"))
     if reply.code != 0:

@@ -1,4 +1,4 @@
-"""How Slurm clusters are found at a host."""
+"""The search for Slurm clusters at a host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from koala.sites.shell_script import shell_file
 
 
 def found_queues(printed: Printed) -> list[FoundQueue]:
-    """Lines of name, availability and processors by state, such as ``main*|up|0/8/0/8``; those that are up."""
+    """Return the partitions that are up, from lines of name, availability and processors by state such as
+    ``main*|up|0/8/0/8``."""
     queues = []
     for line in printed.get("queue", []):
         fields = line.split("|")

@@ -1,6 +1,6 @@
-"""How jobs ended that a listing shows no more: what ``scontrol show job`` tells for a while, and ``sacct`` for ever.
+"""How jobs ended that a listing no longer shows: ``scontrol show job`` knows it for a while, ``sacct`` for ever.
 
-A job is known by its number, its name and the time of its submission, since numbers are given again.
+A job is identified by its number, its name and its submission time, since numbers are reused.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from koala.sites.batch.system import (
     EndKind,
 )
 
-# The line between what the two print.
+# The line between the outputs of the two commands.
 _SACCT_LINE = "koala sacct"
 _SHOWN_WORD = "JobId="
-# What sacct calls a job of whose end the database heard before it heard of its start, or without.
+# The name that sacct gives to a job if the database received its end before its start, or without it.
 _UNNAMED = "allocation"
 
 
 def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:
-    """What ``scontrol show job -o`` and ``sacct`` print of jobs; what they say of others is passed over."""
+    """Parse ``scontrol show job -o`` and ``sacct``; lines about other jobs are ignored."""
     wanted = {job.id: job for job in jobs}
     shown, _, accounted = printed.partition(f"{_SACCT_LINE}\n")
     lines = [line for line in shown.split("\n") if line.strip()]
@@ -35,7 +35,7 @@ def parse_history(printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, Batch
         raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
     ends = _accounted_ends(accounted.splitlines(), wanted)
     for line in lines:
-        # What else there is are the other lines of something with newlines, as another job's name may have.
+        # The remaining lines belong to values with newlines, such as another job's name.
         if line.startswith(_SHOWN_WORD):
             ends |= _shown_end(line, wanted)
     return ends
@@ -55,8 +55,8 @@ def _shown_end(line: str, wanted: dict[BatchId, BatchJob]) -> dict[BatchId, Batc
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    """``A=x B=y z C=...``: a value may hold blanks, so it reaches up to the next name. The first of a name counts: a
-    user's comment comes late in the line."""
+    """Yield the pairs of ``A=x B=y z C=...``: a value may contain blanks, so it extends to the next name. The first
+    value of a name counts: a user's comment comes late in the line."""
     seen = set()
     for match in re.finditer(r"(?:^|\s)([A-Za-z:/]+)=(.*?)(?=\s[A-Za-z:/]+=|\s*$)", line):
         if match[1] not in seen:
@@ -65,15 +65,14 @@ def _pairs(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _accounted_ends(lines: Sequence[str], wanted: dict[BatchId, BatchJob]) -> dict[BatchId, BatchEnd]:
-    """A job that was put back into the queue has a line for each time that it ran, with the name that it always had
-    and another time of submission. A component runs once, so that what ended that run counts, and not what a later
-    one returned."""
+    """Return the ends of jobs by sacct. A requeued job has a line for each run, with the same name and another
+    submission time. A component runs once, so the end of that run counts, and not the result of a later one."""
     runs: dict[BatchId, list[tuple[str, str]]] = {}
     for line in lines:
         fields = line.split("|")
         if len(fields) < 5:
-            continue  # a line of another job's name, which may hold newlines
-        # A job's name may hold anything, so the fields are taken from both ends.
+            continue  # a line of another job's name, which may contain newlines
+        # A job's name may contain anything, so the fields are taken from both ends.
         number, name, word, code, submitted = fields[0], "|".join(fields[1:-3]), fields[-3], fields[-2], fields[-1]
         job = wanted.get(number)
         if job is not None and _is_same(job, name, "" if number in runs else submitted):
@@ -88,7 +87,7 @@ def _accounted_ends(lines: Sequence[str], wanted: dict[BatchId, BatchJob]) -> di
 
 
 def _is_same(job: BatchJob, name: str, submitted: str) -> bool:
-    """Whether this is the job, and not a later one that was given its number."""
+    """Return True if this is the job, and not a later one with the same number."""
     if name == _UNNAMED:
         return bool(job.submitted) and job.submitted == submitted
     if name != f"{JOB_NAME_PREFIX}{job.token}":

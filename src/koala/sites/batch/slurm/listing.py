@@ -1,7 +1,7 @@
-"""What the commands of Slurm print of a cluster, and how much of it is ours to use. How jobs ended that it shows no
-more is in ``koala.sites.batch.slurm.history``.
+"""The listing of a Slurm cluster: a parser for the output of its commands, and how much of the cluster we can use.
+``koala.sites.batch.slurm.history`` has the ends of jobs that it no longer shows.
 
-The formats are those that all versions since 17 know; nothing is asked for as JSON, which looks different in each.
+The formats work with all versions since 17; JSON is not used, since it differs between versions.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from koala.sites.batch.system import (
 )
 from koala.sites.shell_script import assign, shell_file
 
-# In front of each of our jobs, whose name may hold anything.
+# Precedes each of our jobs, whose name may contain anything.
 _JOB_WORD = "job "
-# Lines between what the commands of one listing print.
+# Lines between the outputs of the commands of one listing.
 _NODES_LINE = "koala nodes"
 _WAITING_LINE = "koala waiting"
 _QUOTA_LINE = "koala quota"
 _RESOURCES_LINE = "koala resources"
 _JOBS_LINE = "koala jobs"
-# How long the database behind the controller is waited for.
+# Limit for the wait for the database behind the controller.
 DATABASE_S = 5
 _NO_NAME = ("", "(null)")
 
 
 def listing_script(settings: BatchSettings, function: str = "koala_listing", *, database_s: int = DATABASE_S) -> str:
-    """A script that prints a listing, or with another function a part of it. What each prints is in the ``.sh`` file
-    of that name."""
+    """Return a script that prints a listing, or the part of it that another function prints. The ``.sh`` file of the
+    same name describes the output."""
     terms, asked = terms_of(settings), requested_by(settings)
     values = assign(
         koala_partition=settings.queue or "",
@@ -84,8 +84,8 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class MemoryReport(msgspec.Struct, frozen=True):
-    """How memory is shared out: what a job of ours needs in each partition, how many processors are idle, how many of
-    these it could get, and how many if nobody were there."""
+    """The allocation of memory: what our job needs in each partition, how many processors are idle, how many of these
+    it could get, and how many it could get in an empty cluster."""
 
     needs: dict[str, MemoryNeed]
     idle: int
@@ -94,8 +94,8 @@ class MemoryReport(msgspec.Struct, frozen=True):
 
 
 class _QueueLine(msgspec.Struct, frozen=True):
-    """A job that waits or runs, or several of one array that may start at a time. ``end_at`` is when it ends at the
-    latest, where that is known."""
+    """A waiting or running job, or several of one array that may start at a time. ``end_at`` is the latest end, if
+    known."""
 
     number: BatchId
     processors: int
@@ -107,7 +107,7 @@ class _QueueLine(msgspec.Struct, frozen=True):
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    """A job that waits, or several of one array that may start at a time."""
+    """A waiting job, or several of one array that may start at a time."""
 
     number: BatchId
     processors: int
@@ -117,8 +117,8 @@ class _Waiting(msgspec.Struct, frozen=True):
 def parse_listing(
     printed: str, partition: str | None, terms: Terms | None = None, asked: RequestedResources | None = None
 ) -> BatchListing:
-    """Parse a listing. ``partition`` is the one that components go to, or several with commas between; None is the
-    default one. ``terms`` are the account and the QOS that submissions name, ``asked`` is what they ask for beside
+    """Parse a listing. ``partition`` is where components go, or several partitions with commas between; None is the
+    default partition. ``terms`` are the account and the QOS of submissions, ``asked`` is what they request besides
     processors."""
     parts = _parts(printed, (_NODES_LINE, _WAITING_LINE, _QUOTA_LINE, _RESOURCES_LINE, _JOBS_LINE))
     resources = parse_resources(parts[_RESOURCES_LINE], asked or RequestedResources())
@@ -141,12 +141,12 @@ def parse_listing(
         left = 0
     else:
         waiting = _waiting_jobs(queued)
-        # Jobs of others do not ask for what ours do: one may start where no job of ours could.
+        # Jobs of others do not request what ours do: they may start where our jobs cannot.
         left = min(
             each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, ClusterResources()))
         )
     by_name = _sizes(nodes, resources)
-    # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
+    # We may hold some processors only because Slurm gives more than a job requests.
     working = _least(max(there, held + left), quota.most)
     return BatchListing(
         jobs=ours,
@@ -163,8 +163,8 @@ def parse_listing(
 def _sizes(
     nodes: Sequence[_Node], resources: ClusterResources
 ) -> dict[str, tuple[NodeSize, NodeSize, tuple[str, ...]]]:
-    """The nodes that answer, by name: what each has and what is free, which is nothing of one that takes no jobs now,
-    and its features."""
+    """Return the responding nodes by name: the total size, the free size, which is nothing for a node that accepts no
+    jobs now, and the features."""
     unique = {node.name: node for node in nodes if node.is_answering}
     found = {}
     for node in unique.values():
@@ -178,7 +178,7 @@ def _sizes(
 
 
 def parse_memory(printed: str, partition: str | None, asked: RequestedResources) -> MemoryReport | None:
-    """What the nodes and the resources of a listing say of the memory; None where it is not shared out."""
+    """Return what the nodes and resources of a listing say about memory; None if it is not allocated."""
     parts = _parts(printed, (_NODES_LINE, _RESOURCES_LINE))
     resources = parse_resources(parts[_RESOURCES_LINE], asked)
     nodes = _chosen([_node(line) for line in parts[_NODES_LINE]], partition)
@@ -189,7 +189,8 @@ def parse_memory(printed: str, partition: str | None, asked: RequestedResources)
 
 
 def _there(nodes: Sequence[_Node], resources: ClusterResources) -> int:
-    """How many processors our jobs could get if nobody were there. A node counts once, in its best partition."""
+    """Return how many processors our jobs could get in an empty cluster. A node counts once, in its best
+    partition."""
     best: dict[str, int] = {}
     for node in nodes:
         processors = node.allocated + (node.idle if node.is_answering else 0)
@@ -199,7 +200,7 @@ def _there(nodes: Sequence[_Node], resources: ClusterResources) -> int:
 
 
 def _free(nodes: Sequence[_Node], resources: ClusterResources) -> int:
-    """How many processors our jobs could get now."""
+    """Return how many processors our jobs could get now."""
     best: dict[str, int] = {}
     for node in nodes:
         if node.is_answering and is_free(node.state):
@@ -209,7 +210,7 @@ def _free(nodes: Sequence[_Node], resources: ClusterResources) -> int:
 
 
 def _job_limit_s(nodes: Sequence[_Node], quota: SlurmQuota) -> float | None:
-    """How long a job may run where it may run longest, but no longer than its account and its QOS let it."""
+    """Return how long a job may run in its most generous partition, within the limits of its account and QOS."""
     limits = [node.limit_s for node in nodes if node.limit_s is not None]
     by_partition = [max(limits)] if limits and len(limits) == len(nodes) else []
     by_quota = [] if quota.longest_s is None else [quota.longest_s]
@@ -221,7 +222,7 @@ def _least(number: int, limit: int | None) -> int:
 
 
 def _within(quota: SlurmQuota, job: BatchJob) -> BatchJob:
-    """A job that waits for a limit which is less than what it asks for waits for ever."""
+    """Return a job with the end that it never starts, if it waits for a limit below its request."""
     if quota.most is None or job.processors <= quota.most or not is_at_a_limit(job.state, job.reason):
         return job
     why = f"{job.reason}: it asks for {job.processors} processors, and the limit is {quota.why}"
@@ -229,8 +230,8 @@ def _within(quota: SlurmQuota, job: BatchJob) -> BatchJob:
 
 
 def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
-    """The lines behind each head, which must be there in this order, but for the resources, which
-    may be missing. Behind the last one anything may stand."""
+    """Return the lines behind each head. The heads must come in this order; only the resources may be missing.
+    Anything may follow the last one."""
     parts: dict[str, list[str]] = {}
     expected = list(heads)
     for line in printed.split("\n"):
@@ -248,14 +249,14 @@ def _parts(printed: str, heads: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _whole_jobs(lines: Sequence[str]) -> Iterator[str]:
-    """A line for each of this user's jobs; what a name with newlines has in its other lines is passed over."""
+    """Yield a line for each of this user's jobs; further lines of names with newlines are skipped."""
     if lines and not lines[0].startswith(_JOB_WORD):
         raise BatchOutputError(f"{lines[0][:200]!r} is not a job")
     return (line.removeprefix(_JOB_WORD) for line in lines if line.startswith(_JOB_WORD))
 
 
 def _node(line: str) -> _Node:
-    """What may be missing is its memory, with its features."""
+    """Parse a node. Its memory may be missing, together with its features."""
     fields = line.split("|")
     if len(fields) not in (6, 8):
         raise BatchOutputError(f"{line[:200]!r} is not a node")
@@ -279,7 +280,7 @@ def _node(line: str) -> _Node:
 
 
 def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
-    """Those where components can run. Where no partition is the default, anybody's guess is all of them."""
+    """Return the nodes where components can run: all nodes if no partition is the default."""
     if partition is not None:
         wanted = {each.strip() for each in partition.split(",")}
         return [node for node in nodes if node.partition in wanted]
@@ -287,7 +288,7 @@ def _chosen(nodes: Sequence[_Node], partition: str | None) -> list[_Node]:
 
 
 def _missing(nodes: Sequence[_Node], partition: str | None) -> str:
-    """What is wrong where components could not run in any partition, or not in one that was named."""
+    """Return what is wrong if components could not run in any partition, or in a named one."""
     if partition is None:
         return "" if nodes else "it shows no partition with nodes; sinfo there should list them"
     there = {node.partition for node in nodes}
@@ -306,7 +307,7 @@ def _job_fields(line: str) -> list[str]:
 
 
 def _job(fields: Sequence[str], partitions: set[str]) -> BatchJob:
-    """One of this user's jobs; those without a component have no token, and those elsewhere no processors here."""
+    """Parse one of this user's jobs; jobs of other origin have no token, and jobs elsewhere no processors here."""
     number, word, processors, partition, submitted, _, _, reason, name = fields
     state = state_of(word, reason)
     end = end_of(word, reason) if state is BatchState.OVER else never_starts(state, reason)
@@ -322,8 +323,8 @@ def _job(fields: Sequence[str], partitions: set[str]) -> BatchJob:
 
 
 def _newest_terms(jobs: Sequence[Sequence[str]], terms: Terms, partitions: set[str]) -> Terms:
-    """The account and the QOS of Koala's newest job there, which the next one will have too. Other sites of the same
-    user on the same cluster may go by other terms, so that only a job in the same place counts."""
+    """Return the account and the QOS of Koala's newest job there; the next job will have the same. Other sites of the
+    same user on the cluster may use other terms, so only a job in the same partitions counts."""
     found = Terms()
     for _, _, _, partition, _, account, qos, _, name in sorted(jobs, key=lambda fields: int(fields[0][-18:])):
         there = not partitions.isdisjoint(partition.split(",")) and terms.account in (None, account)
@@ -333,7 +334,7 @@ def _newest_terms(jobs: Sequence[Sequence[str]], terms: Terms, partitions: set[s
 
 
 def _queue_line(line: str) -> _QueueLine:
-    """What may be missing is the state of a job that waits, with its end."""
+    """Parse a job of the queue. The state of a waiting job may be missing, together with its end."""
     fields = [field.strip() for field in line.split("|")]
     if len(fields) not in (4, 6):
         raise BatchOutputError(f"{line[:200]!r} is not a job that waits or runs")
@@ -342,15 +343,15 @@ def _queue_line(line: str) -> _QueueLine:
     if told:
         state = state_of(told[0], reason)
         holds = state in (BatchState.RUNNING, BatchState.ENDING)
-        # NONE where nothing limits it.
+        # NONE stands for no limit.
         end_at = float(told[1]) if holds and re.fullmatch(r"\d{1,12}", told[1], re.ASCII) else None
     partitions = tuple(partition.split(","))
     return _QueueLine(number, _count(processors), _array_tasks(number), partitions, reason, state, end_at)
 
 
 def _waiting_jobs(queued: Sequence[_QueueLine]) -> list[_Waiting]:
-    """Jobs of others that wait for processors, in the order in which Slurm considers them. The parts of one that
-    asked for different nodes start together, or not at all."""
+    """Return waiting jobs of others, in the order in which Slurm considers them. The parts of a job that requested
+    different nodes start together, or not at all."""
     found: dict[BatchId, _Waiting] = {}
     for line in queued:
         if line.state is not BatchState.PENDING or not is_eligible(line.reason):
@@ -363,9 +364,9 @@ def _waiting_jobs(queued: Sequence[_QueueLine]) -> list[_Waiting]:
 
 
 def _taken_soon(waiting: Sequence[_Waiting], kept: int, available: int) -> int:
-    """How many processors jobs that wait will take of those that are free or ours, beside those that Slurm keeps for
-    them already. One for which there is no room even when ours come free takes none: nobody knows how long it waits
-    for the jobs of others, and where Slurm lets nobody pass it, it keeps nodes for it."""
+    """Return how many of the processors that are free or ours waiting jobs will take, beyond those that Slurm keeps
+    for them already. A job without room, even after all of ours have ended, takes none: its wait for the jobs of
+    others is unknown, and if Slurm lets nobody pass it, Slurm keeps nodes for it."""
     left = available
     for job in waiting:
         times = min(job.times, (kept + left) // job.processors) if job.processors > 0 else 0
@@ -376,7 +377,8 @@ def _taken_soon(waiting: Sequence[_Waiting], kept: int, available: int) -> int:
 
 
 def _array_tasks(number: str) -> int:
-    """How many jobs a line stands for: ``7_[1-9%3]`` for 3, as no more run at a time. Long ranges end in '...'."""
+    """Return how many jobs a line stands for: 3 for ``7_[1-9%3]``, since no more run at a time. Long ranges end in
+    '...'."""
     match = re.fullmatch(r"[\d+]+(?:_(?:\d+|\[([\d,:.-]*)(?:%(\d{1,9}))?\]?))?\.*", number, re.ASCII)
     if match is None:
         raise BatchOutputError(f"{number[:100]!r} is not the number of a job")
@@ -395,7 +397,7 @@ def _range_length(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    """A number of processors; Slurm writes large ones as 1K or 1.5K where the column is narrow."""
+    """Parse a number of processors; Slurm writes large ones as 1K or 1.5K in narrow columns."""
     match = re.fullmatch(r"(\d{1,9})(?:\.(\d{1,3}))?([KM]?)", text, re.ASCII)
     if match is None or (match[2] and not match[3]):
         raise BatchOutputError(f"{text[:100]!r} is not a number of processors")
@@ -404,7 +406,7 @@ def _count(text: str) -> int:
 
 
 def _limit_s(text: str) -> float | None:
-    """``1-00:00:00``, ``30:00``, ``infinite``; None where nothing limits it."""
+    """Parse ``1-00:00:00``, ``30:00`` or ``infinite``; None for no limit."""
     if text.lower() in ("infinite", "unlimited", "n/a", "not_set"):
         return None
     match = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6})(?::(\d{2}))?", text, re.ASCII)

@@ -1,6 +1,6 @@
-"""What the options of a site for sbatch ask for: memory, features of nodes, whole nodes.
+"""The requests in a site's options for sbatch: memory, features of nodes, whole nodes.
 
-What is not understood asks for nothing here, and of memory for nobody knows how much; sbatch has its own word on it.
+Unknown options request nothing here; unknown requests for memory make the memory unknown. sbatch decides in the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCALES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 
 class Sharing(enum.Enum):
-    """With whom a job shares its nodes."""
+    """How a job shares its nodes."""
 
     ANYBODY = enum.auto()
     OWN_USER = enum.auto()
@@ -34,15 +34,15 @@ class Features(msgspec.Struct, frozen=True):
     one_will_do: bool = False
 
     def are_met(self, found: set[str]) -> bool:
-        """Whether a node with these has what is asked for."""
+        """Return True if a node with these features has the requested ones."""
         if not self.names:
             return True
         return (any if self.one_will_do else all)(name in found for name in self.names)
 
 
 class RequestedResources(msgspec.Struct, frozen=True):
-    """What each job of a site asks for. None is what Slurm takes where no memory is named; ``node_mb`` is 0 for all
-    that a node has. How much memory is not known where ``memory_is_known`` is false."""
+    """What each job of a site requests. None stands for Slurm's default memory; ``node_mb`` is 0 for all memory of a
+    node. The amount is unknown if ``memory_is_known`` is false."""
 
     processor_mb: int | None = None
     node_mb: int | None = None
@@ -53,7 +53,7 @@ class RequestedResources(msgspec.Struct, frozen=True):
 
 
 def requested_by(settings: BatchSettings) -> RequestedResources:
-    """What a site's settings ask for, as options of sbatch or as its variables."""
+    """Return the requests of a site's settings, as options of sbatch or as its variables."""
     words, environment = settings.submit_options, dict(settings.environment)
     of_processor, of_node, is_known = _memory(words, environment)
     features = option(words, "--constraint", "-C") or environment.get("SBATCH_CONSTRAINT", "")
@@ -68,10 +68,10 @@ def requested_by(settings: BatchSettings) -> RequestedResources:
 
 
 def _memory(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, int | None, bool]:
-    """What is asked for each processor, or else for each node, and whether that is all. Variables count where no
-    option asks for memory."""
+    """Return the memory for each processor, or else for each node, and whether it is known. Variables count if no
+    option requests memory."""
     given = (option(words, "--mem-per-cpu"), option(words, "--mem"))
-    # For each GPU, or cut short as getopt takes it.
+    # For each GPU, or abbreviated as getopt allows it.
     is_other = any(re.match(r"--mem-p(?!er-cpu(=|$))", word) for word in words)
     if given == (None, None) and not is_other:
         given = (environment.get("SBATCH_MEM_PER_CPU"), environment.get("SBATCH_MEM_PER_NODE"))
@@ -80,7 +80,7 @@ def _memory(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int |
     if is_other or any(text is not None and size is None for text, size in zip(given, sizes, strict=True)):
         return None, None, False
     of_processor, of_node = sizes
-    if of_processor == 0:  # as --mem=0
+    if of_processor == 0:  # like --mem=0
         return None, 0, True
     return of_processor, None if of_processor is not None else of_node, True
 
@@ -92,7 +92,7 @@ def _has_gpus(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 
 
 def option(words: Sequence[str], long: str, short: str | None = None) -> str | None:
-    """The value of an option among the words for sbatch, the last one if it is there twice."""
+    """Return the value of an option of sbatch, the last one if it occurs twice."""
     found = None
     for word, after in zip(words, [*words[1:], ""], strict=False):
         if word in (long, short):
@@ -105,13 +105,13 @@ def option(words: Sequence[str], long: str, short: str | None = None) -> str | N
 
 
 def megabytes(text: str) -> int | None:
-    """``4G`` is 4096; without a unit it is megabytes already. None for what is no size."""
+    """Parse ``4G`` as 4096; without a unit the number is in megabytes. None if it is no size."""
     match = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text.strip().upper(), re.ASCII)
     return None if match is None else math.ceil(int(match[1]) * _SCALES[match[2] or "M"])
 
 
 def features_of(text: str) -> Features:
-    """``a``, ``a&b`` or ``a|b``. Whatever is more than that asks for nothing here."""
+    """Parse ``a``, ``a&b`` or ``a|b``. Any other expression requests nothing here."""
     for sign in ("&", "|"):
         names = tuple(text.split(sign))
         if all(_FEATURE.fullmatch(name) for name in names):
@@ -120,7 +120,7 @@ def features_of(text: str) -> Features:
 
 
 def _sharing(words: Sequence[str], default: str | None) -> Sharing:
-    """``--exclusive`` keeps everybody away, ``--exclusive=user`` all but the user's own jobs."""
+    """Parse ``--exclusive``, which excludes everybody, or ``--exclusive=user``, which excludes other users."""
     given = [word.partition("=")[2] for word in words if word == "--exclusive" or word.startswith("--exclusive=")]
     if not given and default is None:
         return Sharing.ANYBODY

@@ -1,7 +1,7 @@
-"""What the limits of accounts and qualities of service (QOS) leave to a Slurm user, read from what the controller
-prints of them.
+"""What the limits of accounts and qualities of service (QOS) leave to a Slurm user, from the output of the
+controller.
 
-How it is asked is in ``quota.sh``, what follows for idle processors in ``koala.sites.batch.slurm.listing``.
+``quota.sh`` asks for it; ``koala.sites.batch.slurm.listing`` applies it to idle processors.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ import msgspec
 from koala.model.grid import BatchSettings
 from koala.sites.batch.slurm.options import option
 
-# In front of lines of our own making: who we are, which limits count, the QOS of a partition, that of an association.
+# Precede the lines that ``quota.sh`` adds: our user, the enforced limits, the QOS of a partition, and of an
+# association.
 _USER_WORD, _ENFORCED_WORD, _PARTITION_WORD, _DEFAULT_WORD = "user ", "enforced ", "partition ", "default "
 _ASSOCIATION_WORD, _QOS_WORD = "ClusterName=", "QOS="
-# A job uses up some of each, so that it waits where any of them is used up.
+# A job uses some of each, so it waits if any of them is used up.
 _BUDGETS = ("cpu", "node", "billing")
 _NOBODY = ("", "N/A", "(null)")
 _PROCESSORS, _JOBS, _MINUTES = "processors", "jobs", "minutes"
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The account and the QOS of a job; None is what Slurm takes where none is named."""
+    """The account and the QOS of a job; None is Slurm's default."""
 
     account: str | None = None
     qos: str | None = None
 
 
 def terms_of(settings: BatchSettings) -> Terms:
-    """What a site's settings name, as options of sbatch, as settings or as variables. The last option counts."""
+    """Return the terms of a site's settings, as options of sbatch, as settings or as variables. The last option
+    counts."""
     environment = dict(settings.environment)
     options = settings.submit_options
     account = option(options, "--account", "-A") or settings.account or environment.get("SBATCH_ACCOUNT")
@@ -39,8 +41,8 @@ def terms_of(settings: BatchSettings) -> Terms:
 
 
 class SlurmQuota(msgspec.Struct, frozen=True):
-    """How many processors our jobs may have at all, and how many more now; None where nothing limits them. ``why``
-    names what limits them at all. ``longest_s`` is how long one may run."""
+    """How many processors our jobs may have in total, and how many more now; None without a limit. ``why`` names the
+    limit on the total. ``longest_s`` is how long a job may run."""
 
     most: int | None = None
     left: int | None = None
@@ -49,7 +51,7 @@ class SlurmQuota(msgspec.Struct, frozen=True):
 
 
 class _Limit(msgspec.Struct, frozen=True):
-    """``where`` names it as an operator knows it, such as GrpTRES of account physics."""
+    """``where`` names it as an operator would, such as GrpTRES of account physics."""
 
     of: str  # processors, jobs or minutes
     where: str
@@ -78,16 +80,16 @@ class _Report(msgspec.Struct, frozen=True):
     enforced: set[str]
     associations: list[_Association]
     qualities: dict[str, _Qos]
-    of_partitions: dict[str, str]  # the QOS that a partition has
+    of_partitions: dict[str, str]  # the QOS of each partition
     defaults: list[list[str]]
 
 
 def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str], newest: Terms) -> SlurmQuota:
-    """What is left to a job with these terms in these partitions, where ``newest`` are those of our newest job. What
-    is not understood, or not known, limits nothing: then it shows when a job waits for it.
+    """Return what is left to a job with these terms in these partitions; ``newest`` are the terms of our newest job.
+    Unknown or unintelligible limits do not count: they show when a job waits for them.
 
-    As Slurm does it, what the partition's QOS says goes before the job's QOS, and that before the association and
-    all accounts above it.
+    As in Slurm, the partition's QOS overrides the job's QOS, which overrides the association and all accounts above
+    it.
     """
     report = _read(lines)
     own = _own_association(report, terms.account or newest.account, partitions)
@@ -105,7 +107,7 @@ def parse_quota(lines: Sequence[str], terms: Terms, partitions: Collection[str],
 
 
 def _longest_s(fields: Mapping[str, str]) -> float | None:
-    """``MaxWallPJ=60`` is an hour."""
+    """Return ``MaxWallPJ=60`` as the seconds of an hour."""
     text = fields.get("MaxWallPJ", "")
     return 60.0 * int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else None
 
@@ -154,7 +156,7 @@ def _fields(words: Sequence[str]) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    """A name without the number that stands behind it: ``physics(3)``."""
+    """Return a name without the number behind it: ``physics(3)``."""
     return name.partition("(")[0]
 
 
@@ -172,7 +174,7 @@ def _association(fields: dict[str, str]) -> _Association:
 
 
 def _own_association(report: _Report, account: str | None, partitions: Collection[str]) -> _Association | None:
-    """The one that a job of ours counts for; one for its partition goes before one for all."""
+    """Return the association of our jobs; an association for their partition overrides one for all."""
     ours = [
         each
         for each in report.associations
@@ -186,8 +188,8 @@ def _own_association(report: _Report, account: str | None, partitions: Collectio
 
 
 def _default_qos(report: _Report, own: _Association) -> str | None:
-    """What Slurm takes where a job names none: the association's default, or its only one, or the one that is called
-    normal. None where the database did not answer."""
+    """Return Slurm's QOS for a job that names none: the association's default, or its only one, or the QOS called
+    normal. None if the database did not answer."""
     for row in report.defaults:
         if len(row) == 5 and row[:3] == [own.cluster, own.account, own.partition]:
             allowed = row[4].split(",")
@@ -196,7 +198,7 @@ def _default_qos(report: _Report, own: _Association) -> str | None:
 
 
 def _partition_qos(report: _Report, partitions: Collection[str]) -> str | None:
-    """The one that all these partitions have; where they differ, a job may start in either."""
+    """Return the QOS that all these partitions share; if they differ, a job may start in any of them."""
     found = {report.of_partitions.get(each, "") for each in partitions}
     return next(iter(found)) if len(found) == 1 and found.isdisjoint(_NOBODY) else None
 
@@ -216,13 +218,13 @@ def _qos_limits(name: str, quality: _Qos, account: str, user: Collection[str]) -
             for key, limit in of_one.items():
                 if limit is not None and own in ours:
                     found[key] = limit
-                elif limit is not None:  # others have the same limit, and use of their own
+                elif limit is not None:  # others have the same limit, and a use of their own
                     found.setdefault(key, msgspec.structs.replace(limit, used=0))
     return found
 
 
 def _association_limits(report: _Report, own: _Association, over: Mapping[str, _Limit]) -> Iterator[_Limit]:
-    """Those of the association and of all accounts above it, but for what a QOS says instead."""
+    """Yield the limits of the association and of all accounts above it, except those that a QOS overrides."""
     jobs = _limit(_JOBS, f"MaxJobs of user {own.user}", own.fields.get("MaxJobs", ""))
     if jobs is not None and "MaxJobsPU" not in over:
         yield jobs
@@ -249,12 +251,12 @@ def _group_limits(fields: Mapping[str, str], where: str) -> dict[str, _Limit]:
 
 
 def _part(fields: Mapping[str, str], name: str, resource: str = "cpu") -> str:
-    """``6(2)`` of ``cpu=6(2),mem=N(0)``."""
+    """Return ``6(2)`` from ``cpu=6(2),mem=N(0)``."""
     parts = (part.partition("=") for part in fields.get(name, "").split(","))
     return next((value for key, _, value in parts if key == resource), "")
 
 
 def _limit(of: str, where: str, text: str) -> _Limit | None:
-    """``6(2)`` is a limit with its use; None for ``N(2)``, which is none."""
+    """Parse ``6(2)``, a limit with its use; None for ``N(2)``, which is no limit."""
     match = re.fullmatch(r"(\d{1,18})\((\d{1,18})(?:\.\d*)?\)", text, re.ASCII)
     return None if match is None else _Limit(of, where, int(match[1]), int(match[2]))

@@ -1,8 +1,8 @@
 """How many processors of a Slurm node our jobs could get, by the memory, the features and the whole nodes that they
-ask for.
+request.
 
-How it is asked is in ``resources.sh``, what the site's own options say in ``koala.sites.batch.slurm.options``.
-What is not known, or not understood, takes no processor away.
+``resources.sh`` asks for it, ``koala.sites.batch.slurm.options`` parses the site's own options. Unknown or
+unintelligible values take no processor away.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 from koala.model.nodes import UNTOLD, NodeSize
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, megabytes
 
-# In front of lines of our own making: who we are, and what the controller tells of itself, of a partition, of a node.
+# Precede the lines that ``resources.sh`` adds: our user, and the controller's description of itself, a partition, a
+# node.
 _USER_WORD, _CONFIGURATION_WORD, _PARTITION_WORD, _NODE_WORD = "user ", "configuration ", "partition ", "node "
 _SHARES_MEMORY = re.compile(r"CR_(\w+_)?MEMORY", re.IGNORECASE | re.ASCII)
 _BY_CORE = re.compile(r"CR_(CORE|SOCKET)(_MEMORY)?", re.IGNORECASE | re.ASCII)
@@ -26,21 +27,22 @@ _NOBODY = ("", "N/A", "(null)")
 
 
 class NodeResources(msgspec.Struct, frozen=True):
-    """What a node has beside its processors. ``whole_mb`` is None where its memory is not known."""
+    """A node without its processors. ``whole_mb`` is None if its memory is unknown."""
 
     whole_mb: int | None = None
     taken_mb: int = 0
-    threads: int = 1  # of a core, where each counts as a processor
+    threads: int = 1  # of a core, if each counts as a processor
     features: frozenset[str] | None = None
-    owner: str | None = None  # the one user whose jobs it takes
-    processors_taken: int | None = None  # where it is told beside all this
-    gpus: tuple[tuple[str, int], ...] = ()  # by kind, '' where it has none
+    owner: str | None = None  # the only user whose jobs it accepts
+    processors_taken: int | None = None  # if it is reported separately
+    gpus: tuple[tuple[str, int], ...] = ()  # by kind, '' if it has none
     gpus_taken: tuple[tuple[str, int], ...] = ()
 
 
 class MemoryNeed(msgspec.Struct, frozen=True):
-    """What a job of ours takes: so much for each processor, or else for each node, 0 for all that it has. ``most_mb``
-    is the most for one processor: whoever asks for more gets more processors. ``source`` says who wants it so."""
+    """The memory of our job: an amount for each processor, or else for each node, 0 for all memory of the node.
+    ``most_mb`` is the most for one processor: a job that requests more gets more processors. ``source`` names the
+    origin of the need."""
 
     processor_mb: int | None = None
     node_mb: int | None = None
@@ -49,7 +51,7 @@ class MemoryNeed(msgspec.Struct, frozen=True):
 
 
 class ClusterResources(msgspec.Struct, frozen=True):
-    """What ``resources.sh`` prints, and what jobs of ours ask for."""
+    """The output of ``resources.sh``, and the requests of our jobs."""
 
     asked: RequestedResources = RequestedResources()
     user: str = ""
@@ -60,7 +62,7 @@ class ClusterResources(msgspec.Struct, frozen=True):
     nodes: Mapping[str, NodeResources] = {}
 
     def need(self, partition: str) -> MemoryNeed | None:
-        """What a job there asks for of the memory; None where memory is not shared out, or nobody knows."""
+        """Return the memory that a job requests there; None if memory is not allocated, or the amount is unknown."""
         if not self.shares_memory or not self.asked.memory_is_known:
             return None
         asked, own, general = self.asked, self.partitions.get(partition, {}), self.configuration
@@ -76,28 +78,28 @@ class ClusterResources(msgspec.Struct, frozen=True):
                 return MemoryNeed(for_processor, None, most, f"DefMemPerCPU {where}")
             if for_node:
                 return MemoryNeed(None, for_node, most, f"DefMemPerNode {where}")
-        if asked.has_gpus:  # there may be a default for each of them
+        if asked.has_gpus:  # each of them may have a default
             return None
         return MemoryNeed(None, 0, most, "as no default is set")
 
     def processors(self, name: str, partition: str, idle: int, used: int) -> int:
-        """How many of the idle processors of a node our jobs could get, of which ``used`` others are in use."""
+        """Return how many of the idle processors of a node our jobs could get; ``used`` others are in use."""
         node = self.nodes.get(name, NodeResources())
         if not self._lets_us_in(node, used):
             return 0
         return self._with_memory(node, partition, idle, node.taken_mb)
 
     def processors_of_empty(self, name: str, partition: str, processors: int) -> int:
-        """How many of a node's processors our jobs could get if nobody were there."""
+        """Return how many of a node's processors our jobs could get in an empty cluster."""
         node = self.nodes.get(name, NodeResources())
         return self._with_memory(node, partition, processors, 0) if self._suits(node) else 0
 
     def node_size(
         self, name: str, processors: int, idle: int, *, memory_mb: int | None = None, features: Sequence[str] = ()
     ) -> tuple[NodeSize, NodeSize, tuple[str, ...]] | None:
-        """What a node has, what of it nobody holds, and its features; None where we are not let in. Its memory and
-        its features are these where the controller was not asked. Where memory is not shared out nobody takes any of
-        it: sbatch refuses only what no node has."""
+        """Return a node's total size, its free size and its features; None if we are not admitted. The given memory
+        and features count if the controller was not asked. If memory is not allocated, all of it is free: sbatch
+        refuses only what no node has."""
         node = self.nodes.get(name, NodeResources())
         if not self._lets_us_in(node, processors - idle):
             return None
@@ -137,8 +139,9 @@ class ClusterResources(msgspec.Struct, frozen=True):
 def processors_within(
     need: MemoryNeed, processors: int, free_mb: int, whole_mb: int, *, unit: int = 1, is_whole: bool = False
 ) -> int:
-    """How many processors of a node with so much memory a job could get. It takes ``unit`` processors at a time, as
-    where whole cores are given, or with ``is_whole`` all or none. What it needs of a node it needs whole on each."""
+    """Return how many processors of a node with this much memory a job could get. It takes ``unit`` processors at a
+    time, as with whole cores, or with ``is_whole`` all or none. A need for each node applies in full to every
+    node."""
     if need.processor_mb is None:
         wanted = need.node_mb or whole_mb
         fewest = _times(wanted, need.most_mb)
@@ -154,12 +157,12 @@ def processors_within(
 
 
 def _times(wanted_mb: int, most_mb: int | None) -> int:
-    """How many processors it takes to have so much memory."""
+    """Return how many processors it takes to have this much memory."""
     return max(1, -(-wanted_mb // most_mb)) if most_mb else 1
 
 
 def parse_resources(lines: Sequence[str], asked: RequestedResources) -> ClusterResources:
-    """Parse what ``resources.sh`` prints, for jobs that ask for this."""
+    """Parse the output of ``resources.sh``, for jobs with these requests."""
     user, configuration = "", dict[str, str]()
     partitions: dict[str, dict[str, str]] = {}
     nodes: dict[str, NodeResources] = {}
@@ -202,7 +205,7 @@ def _node(fields: Mapping[str, str]) -> NodeResources:
 
 
 def gpus_in(text: str) -> tuple[tuple[str, int], ...]:
-    """GPUs by kind, as in ``gpu:a100:2(S:0-1),gpu:v100:1`` or ``gpu:4``, in the order of the kinds."""
+    """Return GPUs by kind, from ``gpu:a100:2(S:0-1),gpu:v100:1`` or ``gpu:4``, in the order of the kinds."""
     found: dict[str, int] = {}
     for kind, count in _GPUS.findall(text[:_GRES_CHARACTERS_MAX]):
         found[kind] = found.get(kind, 0) + int(count)
@@ -215,7 +218,8 @@ def _count(fields: Mapping[str, str], name: str) -> int | None:
 
 
 def _threads(fields: Mapping[str, str]) -> int:
-    """How many processors a core has: one where there are no more processors than cores, whatever it could run."""
+    """Return how many processors a core has: one if there are no more processors than cores, whatever it could
+    run."""
     processors, sockets, cores = (_size(fields, name) for name in ("CPUTot", "Sockets", "CoresPerSocket"))
     if processors is None or sockets is None or cores is None or sockets * cores >= processors:
         return 1
@@ -223,5 +227,5 @@ def _threads(fields: Mapping[str, str]) -> int:
 
 
 def _size(fields: Mapping[str, str], name: str) -> int | None:
-    """None also for ``UNLIMITED``."""
+    """Return a size; None also for ``UNLIMITED``."""
     return megabytes(fields.get(name, ""))

@@ -1,4 +1,4 @@
-"""What Slurm calls the states of jobs and nodes, and the reasons for which a job waits, in Koala's words."""
+"""Slurm's states of jobs and nodes, and its reasons for waiting, in Koala's terms."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ENDS = {
     "REVOKED": EndKind.CANCELLED,
     "TIMEOUT": EndKind.TIME_LIMIT,
 }
-# These stand among the reasons of jobs that wait for a person.
+# The reasons of jobs that wait for a person.
 _HOLDS = ("JobHeldUser", "JobHeldAdmin")
-# A job that waits for one of these waits for ever: who submitted it must change it. Of some no other job would do
-# better; the others are for what this one asks for.
+# A job with one of these reasons waits for ever unless its submitter changes it. Some would apply to any other job;
+# the others result from this job's request.
 _NEVER = frozenset(
     {
         "AccountNotAllowed",
@@ -38,17 +38,17 @@ _NEVER = frozenset(
     }
 )
 _UNSUITABLE = frozenset({"BadConstraints", "PartitionTimeLimit"})
-# Limits of an account or a quality of service: on one job, which lasts, and on all that one has, which passes.
+# Limits of an account or a quality of service: limits on one job are permanent, limits on all jobs of a user pass.
 _LIMIT = re.compile(r"(Assoc|QOS)(Grp|Max)\w+|(Assoc|QOS|Max)\w*Limit|Max\w+PerAccount", re.ASCII)
 _LIMIT_PER_JOB = re.compile(r"(Assoc|QOS)Max\w+Per(Job|Node)(Limit)?|(Assoc|QOS)\w*TimeLimit|QOSMin\w+", re.ASCII)
-# Reasons of jobs that start as soon as there are processors, as far as Slurm has looked at them.
+# Reasons of jobs that start as soon as there are processors, as far as Slurm has examined them.
 _ELIGIBLE = frozenset({"None", "Priority", "Resources", ""})
 
 _SIGNALLED = 128
 
 
 def state_of(word: str, reason: str) -> BatchState:
-    """Where a job is. ``word`` is the long form of its state; sacct adds who cancelled it."""
+    """Return the state of a job. ``word`` is the long form of Slurm's state; sacct adds who cancelled it."""
     state = base_state(word)
     if state in _ENDS:
         return BatchState.OVER
@@ -60,17 +60,17 @@ def state_of(word: str, reason: str) -> BatchState:
         return BatchState.ENDING
     if re.fullmatch(r"[A-Z_]{2,40}", state) is None:
         raise BatchOutputError(f"{word[:100]!r} is not a state of a job")
-    # RUNNING, CONFIGURING, SUSPENDED, STAGE_OUT, ... and whatever a later version calls one that is not over.
+    # RUNNING, CONFIGURING, SUSPENDED, STAGE_OUT, ... and any later version's name for a job that is not over.
     return BatchState.RUNNING
 
 
 def base_state(word: str) -> str:
-    """The state without what stands behind it: ``CANCELLED by 1000``, ``CANCELLED+``."""
+    """Return the state without its suffix: ``CANCELLED by 1000``, ``CANCELLED+``."""
     return word.split(" ", 1)[0].rstrip("+")
 
 
 def end_of(word: str, reason: str, code: int | None = None) -> BatchEnd:
-    """How a job that is over ended. The reason tells the state too, where that says more."""
+    """Return how a job that is over ended. The reason counts as the state if it says more."""
     state = base_state(word)
     kind = _ENDS.get(state)
     if kind is None:
@@ -81,19 +81,19 @@ def end_of(word: str, reason: str, code: int | None = None) -> BatchEnd:
         story = told
     elif told:
         story = f"{story} ({told})"
-    # Of a job that somebody ended nobody knows what it would have returned; it is told as 0.
+    # The exit code of a job that somebody ended is unknown; Slurm reports it as 0.
     return BatchEnd(kind=kind, exit_code=code if kind is EndKind.ITSELF else code or None, reason=story)
 
 
 def accounted_end_of(word: str, code: int) -> BatchEnd | None:
-    """How one run of a job ended, as sacct tells it; None if it did not. It may have been put back for another."""
+    """Return how one run of a job ended by sacct; None if it did not. It may have been requeued."""
     if base_state(word) == "REQUEUED":
         return BatchEnd(kind=EndKind.SITE, reason=word.strip())
     return end_of(word, "", code) if state_of(word, "") is BatchState.OVER else None
 
 
 def never_starts(state: BatchState, reason: str) -> BatchEnd | None:
-    """Why a job that waits will wait for ever, in the words of an end; None if it need not."""
+    """Return why a waiting job will never start, as an end; None if it may."""
     if state is not BatchState.PENDING:
         return None
     if reason in _UNSUITABLE or _LIMIT_PER_JOB.fullmatch(reason):
@@ -102,19 +102,20 @@ def never_starts(state: BatchState, reason: str) -> BatchEnd | None:
 
 
 def is_at_a_limit(state: BatchState, reason: str) -> bool:
-    """Whether a job waits since its user or account has all that it may have, so that no other would start either."""
+    """Return True if a job waits because its user or account has reached a limit, so that no other job would start
+    either."""
     if state is not BatchState.PENDING or never_starts(state, reason) is not None:
         return False
     return _LIMIT.fullmatch(reason) is not None
 
 
 def is_eligible(reason: str) -> bool:
-    """Whether a job that waits would take processors that come free."""
+    """Return True if a waiting job would take processors that become free."""
     return reason in _ELIGIBLE
 
 
 def exit_code(text: str) -> int:
-    """``3:0`` is an exit code and ``0:9`` a signal; in a raw number the signal stands in the lowest bits."""
+    """Parse ``3:0`` as an exit code and ``0:9`` as a signal; a raw number has the signal in its lowest bits."""
     match = re.fullmatch(r"(\d{1,9})(?::(\d{1,5}))?", text, re.ASCII)
     if match is None:
         raise BatchOutputError(f"{text!r} is not an exit code")
@@ -128,17 +129,17 @@ def exit_code(text: str) -> int:
     return code & 0xFF
 
 
-# What stands behind a node's state: '*' it does not answer, '-' and 'planned' it is kept for a job, '$' and
-# 'maint' for its operator, '@', '^' and '!' for a restart; '~', '#' and '%' tell of power saving: no obstacle.
+# The suffixes of a node's state: '*' it does not answer, '-' and 'planned' it is kept for a job, '$' and 'maint' for
+# its operator, '@', '^' and '!' for a restart; '~', '#' and '%' stand for power saving, which is no obstacle.
 _KEPT = re.compile(r"(planned|reserved|resv|maint|reboot|blocked)")
 
 
 def is_free(node_state: str) -> bool:
-    """Whether the idle processors of a node in this state can be had now. Those of nodes that are down or drained
-    are not told as idle at all."""
+    """Return True if the idle processors of a node in this state are available now. Slurm does not count processors
+    of nodes that are down or drained as idle."""
     return not (_KEPT.match(node_state) or node_state.endswith(("*", "-", "$", "@", "^", "!")))
 
 
 def is_kept_for_a_job(node_state: str) -> bool:
-    """Whether the node's idle processors will go to a job that waits."""
+    """Return True if the node's idle processors will go to a waiting job."""
     return node_state.startswith("planned") or node_state.endswith("-")

@@ -1,8 +1,9 @@
-"""Slurm: shell scripts that use its commands. What they print is parsed in ``koala.sites.batch.slurm.listing`` and
-``koala.sites.batch.slurm.history``; the functions that they call are in the files ``*.sh`` beside this one.
+"""Slurm: shell scripts that use its commands. ``koala.sites.batch.slurm.listing`` and
+``koala.sites.batch.slurm.history`` parse their output; the files ``*.sh`` beside this module contain the functions
+that they call.
 
-Only options that all versions since 17 know. A job is found by its user and name alone, so that a number that was
-given again, or an answer that never came, confuses nobody.
+The scripts use only options that all versions since 17 have. A job is found by its user and name alone, so a reused
+number or a lost answer causes no confusion.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from koala.sites.batch.system import (
 )
 from koala.sites.shell_script import assign, call, quoted, shell_file
 
-# How long the accounts of jobs that the controller has forgotten are waited for.
+# Limit for the wait for the accounting of jobs that the controller has forgotten.
 ACCOUNTS_S = 20
 
-# Exit codes above this are of programs that a signal ended.
+# Programs that a signal ended have exit codes above this.
 _SIGNALLED = 128
-# What sbatch says when trying again may help; everything else that it says is its last word.
+# Errors of sbatch after which a retry may help; all other errors are final.
 _TRANSIENT = (
     "unable to contact",
     "socket timed out",
@@ -59,16 +60,17 @@ _TRANSIENT = (
     "munge",
     "slurm database",
     "is down",
-    "not found",  # sbatch itself, for one
+    "not found",  # for example sbatch itself
 )
 
-# What it says when there are too many jobs, in the cluster or of ours.
+# Errors of sbatch about too many jobs, in the cluster or of ours.
 _TOO_MANY = ("maximum number of jobs", "temporarily unable to accept job")
-# A limit on how many jobs wait passes; one on the size or the time of a job, in the same words, does not.
+# A limit on the number of waiting jobs is temporary; a limit on the size or the time of a job has the same text, but
+# is permanent.
 _POLICY = "Job violates accounting/QOS policy"
 _TOO_MANY_WAIT = "SubmitJob"
-# What is said of a job that asks for more than any may have; the rest is said of accounts, partitions and options,
-# and would be said of other jobs too.
+# Errors about a job that requests more than any job may have; the others concern accounts, partitions and options,
+# and would apply to other jobs too.
 _ASKS_TOO_MUCH = re.compile(
     rf"{_POLICY}|time limit is invalid|node configuration is not available|more processors requested than permitted|"
     r"node count specification invalid|(memory|license) specification|memory required by task|"
@@ -82,12 +84,13 @@ def _file(name: str) -> str:
 
 
 def _literal(path: str) -> str:
-    """A path for ``--output``, in which Slurm replaces what stands behind a '%'."""
+    """Return a path for ``--output``, in which Slurm replaces what follows a '%'."""
     return path.replace("%", "%%")
 
 
 def _needs(shape: TaskShape) -> list[str]:
-    """What a task needs beside processors. They come last, so that they win over what the site says of all jobs."""
+    """Return the options for a task's needs besides processors. They come last, so that they override the site's
+    options."""
     words = []
     if shape.memory_bytes:
         words.append(f"--mem-per-cpu={-(-shape.memory_bytes // (shape.processors * MIB))}M")
@@ -101,7 +104,7 @@ def _needs(shape: TaskShape) -> list[str]:
 class SlurmSystem:
     """Slurm with the settings of one site: a partition, an account, more options for sbatch.
 
-    ``database_s`` and ``accounts_s`` are how long the database is waited for in a listing and in a history.
+    ``database_s`` and ``accounts_s`` limit the wait for the database in a listing and in a history.
     """
 
     def __init__(
@@ -148,8 +151,8 @@ class SlurmSystem:
         return f"{quoted([*words, *settings.submit_options, *_needs(launch.shape), script])} </dev/null\n"
 
     def parse_submitted(self, printed: str) -> BatchId:
-        """``--parsable`` prints the number, and behind a ';' the cluster. What a site's own wrapper around sbatch
-        says stands in front."""
+        """Return the number that ``--parsable`` prints; a ';' and the cluster may follow it. The output of a site's
+        own wrapper around sbatch precedes it."""
         lines = [line.strip() for line in printed.splitlines() if line.strip()]
         number = lines[-1].split(";")[0] if lines else ""
         if not (number.isascii() and number.isdigit()):
@@ -157,7 +160,8 @@ class SlurmSystem:
         return number
 
     def refusal(self, code: int, printed: str, complaint: str) -> str | None:
-        """See ``BatchSystem.refusal``. An sbatch that a signal ended has told nothing, whatever the shell says."""
+        """See ``BatchSystem.refusal``. An sbatch that a signal ended has given no answer, whatever the shell
+        prints."""
         said = complaint.strip() or printed.strip()
         if code == 0 or code > _SIGNALLED or not said or any(words in said.lower() for words in _TRANSIENT):
             return None
@@ -176,15 +180,15 @@ class SlurmSystem:
         return _ASKS_TOO_MUCH.search(refusal) is not None
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
-        """By name alone: a number may be another job's by now."""
+        """Return a script that cancels by name alone: a number may belong to another job by now."""
         del ids
         return f'scancel --user="$(id -un)" --name={shlex.quote(JOB_NAME_PREFIX + token)}\n'
 
     # ------------------------------------------------------------------------------------ listing and history
 
     def listing(self) -> str:
-        """Nodes, everybody's jobs that wait, this user's limits where there are any, what nodes have beside
-        processors where that matters, and this user's jobs."""
+        """Return a script that lists nodes, all waiting jobs, this user's limits if there are any, resources of nodes
+        besides processors where they matter, and this user's jobs."""
         return listing_script(self._settings, database_s=self._database_s)
 
     def parse_listing(self, printed: str) -> BatchListing:
@@ -208,7 +212,7 @@ class SlurmSystem:
         return _file("nodes.sh")
 
     def reserve(self, wanted: WantedReservation) -> str:
-        """Asks for processors from a time on. A time that has passed is now."""
+        """Return a script that reserves processors from a given time on. A time that has passed becomes now."""
         words = [f"Duration={math.ceil(wanted.length_s / 60)}", f"TRES=cpu={wanted.processors}"]
         if self._settings.queue is not None:
             words.append(f"PartitionName={self._settings.queue}")
@@ -233,7 +237,7 @@ class SlurmSystem:
         return f"{quoted(['sinfo', '-h', '-N', '-o', '%N|%C|%O', *partition])}\n"
 
     def parse_loads(self, printed: str) -> list[NodeLoad]:
-        """A line for each partition that a node is in: name, processors by state such as ``4/4/0/8``, load."""
+        """Parse a line for each partition of a node: name, processors by state such as ``4/4/0/8``, load."""
         nodes = {}
         for line in printed.splitlines():
             try:
