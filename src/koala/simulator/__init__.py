@@ -1,7 +1,7 @@
 """Runs the scheduler in virtual time, with simulated sites, links, users and faults.
 
 Grids and workloads are read from files, taken from the examples, or made from arrays and traces; ``simulate`` runs
-them. What reads and draws traces needs numpy, see the extra ``traces``.
+them. Reading and drawing traces needs numpy, see the extra ``traces``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ __all__ = [
     "workload_from_file",
 ]
 
-# What is named here is imported when it is first used: a compiled kernel starts without the core.
+# These names are imported at their first use: a compiled kernel starts without the core.
 _HOME = {
     "Arrival": "simulator.workloads.workload",
     "BOUND_S": "simulator.trace_run",
@@ -146,7 +146,7 @@ _HOME = {
     "workload_from_file": "simulator.workloads.generators",
 }
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

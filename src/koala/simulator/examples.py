@@ -1,7 +1,7 @@
 """The grids and workloads that ship with Koala, by name, and a hash of their text.
 
-The hash goes into the units of work of an experiment, so that results are never taken for those of another version of
-a file. Copying examples to the disk is ``koala examples``.
+The hash goes into the units of work of an experiment, so that results never count for another version of a file.
+``koala examples`` copies examples to the disk.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ two-continents, two-islands
     """
 
     def for_user(self) -> str:
-        """The name, what comes near, and the names there are."""
+        """Return the name, similar names, and all names."""
         return str(self)
 
 
 def example_names(kind: str) -> list[str]:
-    """The names of the examples in a folder: ``grids`` or ``workloads``."""
+    """Return the names of the examples in a folder: ``grids`` or ``workloads``."""
     folder = resources.files("koala") / "examples" / kind
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def example_text(kind: str, name: str) -> str:
-    """The text of an example in a folder. Raises ExampleError for a name that is not there."""
+    """Return the text of an example in a folder. Raises ExampleError for an unknown name."""
     known = example_names(kind)
     if name not in known:
         raise ExampleError(f"there is no example {kind.removesuffix('s')} {name!r}; {suggest(name, known)}")
@@ -49,7 +49,7 @@ def example_text(kind: str, name: str) -> str:
 
 @cache
 def example_grid(name: str) -> Grid:
-    """A grid that ships with Koala; ``koala examples`` lists them. Raises ``ExampleError`` for any other name.
+    """Return a grid that ships with Koala; ``koala examples`` lists them. Raises ``ExampleError`` for any other name.
 
     >>> from koala.simulator import example_grid
     >>> [site.name for site in example_grid("das2").sites]
@@ -60,7 +60,8 @@ def example_grid(name: str) -> Grid:
 
 @cache
 def example_workload(name: str) -> WorkloadFile:
-    """A workload that ships with Koala; ``koala examples`` lists them. Raises ``ExampleError`` for any other name.
+    """Return a workload that ships with Koala; ``koala examples`` lists them. Raises ``ExampleError`` for any other
+    name.
 
     >>> from koala.simulator import example_workload
     >>> example_workload("koala2006-w1").text.name
@@ -70,7 +71,7 @@ def example_workload(name: str) -> WorkloadFile:
 
 
 def fingerprint(*, grids: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> str:
-    """A hash over the texts of these examples.
+    """Return a hash over the texts of these examples.
 
     >>> from koala.simulator import fingerprint
     >>> len(fingerprint(grids=("das2",), workloads=("koala2006-w1",)))

@@ -1,6 +1,6 @@
 """Grid files, workload files and policy files from the disk, for programs that have paths and for the command line.
 
-What they mean is for ``koala.descriptions`` and ``koala.policies`` to say, which open no files.
+``koala.descriptions`` and ``koala.policies``, which open no files, define their meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koala.policies.policy_file import read_policy_file
 
 
 def read_grid_file(path: str | Path, *, policy_files: Iterable[str | Path] = ()) -> Grid:
-    """The grid that a file describes, with the policies in the files that it names, and in ``policy_files``.
+    """Return the grid that a file describes, with the policies in the files that it names, and in ``policy_files``.
 
     Raises ``DescriptionError`` with every problem of the file, and ``PolicyFileError`` for a policy file.
 
@@ -31,7 +31,7 @@ def read_grid_file(path: str | Path, *, policy_files: Iterable[str | Path] = ())
 
 
 def read_workload_file(path: str | Path) -> WorkloadFile:
-    """The workload that a file describes. Raises ``DescriptionError`` with every problem of the file.
+    """Return the workload that a file describes. Raises ``DescriptionError`` with every problem of the file.
 
     >>> from pathlib import Path
     >>> from koala.simulator import clusters_in_short, read_workload_file, simulate
@@ -44,7 +44,7 @@ def read_workload_file(path: str | Path) -> WorkloadFile:
 
 
 def with_policy_files(grid: Grid, paths: Iterable[str | Path] = ()) -> Grid:
-    """The grid with the texts of its policy files, and of these besides. A file is read once, however its path is
+    """Return the grid with the texts of its policy files and of these. A file is read once, however its path is
     written."""
     known: dict[Path, PolicyFile] = {}
     for file in (*grid.policy_files, *(PolicyFile(path=str(path)) for path in paths)):
@@ -54,7 +54,7 @@ def with_policy_files(grid: Grid, paths: Iterable[str | Path] = ()) -> Grid:
 
 
 def read_policy_files(paths: Iterable[str | Path]) -> tuple[PolicyFile, ...]:
-    """The policy files with their texts."""
+    """Return the policy files with their texts."""
     return tuple(_read(PolicyFile(path=str(path))) for path in paths)
 
 

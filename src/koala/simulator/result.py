@@ -1,4 +1,4 @@
-"""What a run gave: one row for each job, the metrics over them, and how the sites were used.
+"""The result of a run: one row for each job, the metrics over them, and the use of the sites.
 
 The times are KOALA's: queue = placement - submission, overhead = start - placement, wait = start - submission,
 execution = finish - start, response = finish - submission.
@@ -20,26 +20,26 @@ from koala.model.request import JobId, Request
 from koala.simulator.world.overload import VoidPeriod
 
 UNFINISHED = "unfinished"
-# The outcome of a job that was done, as its row has it.
+# The outcome of a successful job in its row.
 DONE = str(JobOutcome.DONE)
 FAILED = str(JobOutcome.FAILED)
-# Times in the table of jobs are rounded to microseconds: beyond that is only the noise of floating point.
+# Times in the table of jobs are rounded to microseconds: further digits are only floating-point noise.
 _CSV_DIGITS = 6
 _TIMES = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s")
 
 
 class JobRow(NamedTuple):
-    """One job of a run. Times are in seconds of virtual time; what never happened is None.
+    """One job of a run. Times are in seconds of virtual time; None marks what never happened.
 
     - ``clusters``, ``sites``: how many different sites held its components, and which, joined by ``+``;
     - ``queue_s``, ``overhead_s``: from submission to placement, and from placement to start;
     - ``wait_s``, ``execution_s``, ``response_s``: from submission to start, from start to end, and both together;
-    - ``placement_tries``, ``claiming_tries``: how often places were looked for, and how often a claim was tried;
+    - ``placement_tries``, ``claiming_tries``: the number of attempts to place it, and to claim its processors;
     - ``failures``, ``preemptions``: how often a failed component sent it back, and how often it was preempted;
     - ``start_delay_s``: the last estimate of its start minus the first;
     - ``gained_processor_s``, ``wasted_processor_s``: processor-seconds between placement and claim, which others
       could use, and between claim and start, which nobody could;
-    - ``outcome``, ``reason``: ``done``, ``failed``, ``cancelled`` or ``unfinished``, and why where it is not done.
+    - ``outcome``, ``reason``: ``done``, ``failed``, ``cancelled`` or ``unfinished``, and why if it is not done.
 
     >>> from koala.simulator import Workload, clusters_in_short, simulate
     >>> row = next(simulate(clusters_in_short("1x8"), Workload.from_arrays([0.0], [4], [60.0])).rows())
@@ -77,7 +77,7 @@ class JobRow(NamedTuple):
 
 
 class SiteUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How one site was used, as fractions of its processors: by the jobs of the run, and by users of its own.
+    """The use of one site, as fractions of its processors: by the jobs of the run, and by its own users.
 
     The period is from the first submission to the last end of a job, or to where the run was cut off.
 
@@ -110,16 +110,16 @@ class Unfinished(NamedTuple):
 
 
 class Result:
-    """What a run gave. Rows and metrics are computed when they are asked for.
+    """The result of a run. Rows and metrics are computed on demand.
 
-    - ``policy``, ``seed``: what it ran with;
+    - ``policy``, ``seed``: the arguments of the run;
     - ``uses``: a ``SiteUse`` for each site;
-    - ``notes``: remarks on the run, such as what the policy could not look at;
+    - ``notes``: remarks on the run, such as what the policy ignored;
     - ``stopped``: why the run was cut off, else empty; ``not_submitted``: how many jobs had not come by then;
-    - ``first_submission_s``, ``end_s``, ``events``: when it began and ended, and how many events it had;
-    - ``component_failures``, ``spawns``: how many components failed, and tasks that came while jobs ran;
+    - ``first_submission_s``, ``end_s``, ``events``: its beginning, its end, and its number of events;
+    - ``component_failures``, ``spawns``: the numbers of failed components, and of tasks that came while jobs ran;
     - ``voids``: periods in which the sites' own users wanted more than the grid has;
-    - ``told_times``: how wrong the expected starts were, where the grid makes plans;
+    - ``told_times``: the errors of the expected starts, where the grid makes plans;
     - ``log_sha256``: the hash of the log, which is equal for equal runs.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
@@ -178,27 +178,27 @@ class Result:
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to its own end and was not cut off."""
+        """True if the run came to its own end and was not cut off."""
         return not self.stopped
 
     @property
     def jobs(self) -> int:
-        """How many jobs there were."""
+        """The number of jobs."""
         return len(self._ended) + len(self._unfinished)
 
     @property
     def ends(self) -> list[JobEnded]:
-        """The end of every job that came to one."""
+        """The end of every job that ended."""
         return [ended for ended, _ in self._ended]
 
     @property
     def makespan_s(self) -> float:
-        """From the first submission to the last end of a job; 0 where none has ended."""
+        """From the first submission to the last end of a job; 0 if none has ended."""
         last_s = max((ended.ended_at for ended, _ in self._ended), default=self.first_submission_s)
         return last_s - self.first_submission_s
 
     def rows(self) -> Iterator[JobRow]:
-        """Every job, by number."""
+        """Yield every job, by number."""
         seed = self.seed
         rows = [_ended_row(ended, request, self._policy_of(request), seed) for ended, request in self._ended]
         rows += [_unfinished_row(left, self._policy_of(left.request), seed) for left in self._unfinished]
@@ -211,11 +211,11 @@ class Result:
         return request.policy or (self._totals_policy if request.is_total else self.policy)
 
     def _counts(self) -> list[JobEnded | Unfinished]:
-        """What was counted of every job."""
+        """Return the record of every job."""
         return [*(ended for ended, _ in self._ended), *self._unfinished]
 
     def csv(self) -> str:
-        """The job table with a header line; an empty cell is a time that never came."""
+        """Return the job table with a header line; an empty cell is a time that never came."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(JobRow._fields)
@@ -224,7 +224,7 @@ class Result:
         return text.getvalue()
 
     def metrics(self) -> dict[str, Any]:
-        """The run in numbers, ready for JSON. Times, clusters and shares are over the jobs that were done."""
+        """Return the run in numbers, ready for JSON. Times, clusters and shares are over the jobs that were done."""
         rows = list(self.rows())
         done = [row for row in rows if row.outcome == DONE]
         clusters = Counter(row.clusters for row in done)
@@ -275,7 +275,7 @@ class Result:
 
 
 def by_reason(rows: Iterable[JobRow]) -> list[dict[str, Any]]:
-    """The reasons that the jobs have, each with how many jobs have it and the first of them; the commonest first."""
+    """Return the reasons of the jobs, the commonest first, each with its number of jobs and the first of them."""
     counts: Counter[str] = Counter()
     first: dict[str, JobRow] = {}
     for row in rows:
@@ -288,7 +288,7 @@ def by_reason(rows: Iterable[JobRow]) -> list[dict[str, Any]]:
 
 
 def summary(values: Iterable[float | None]) -> dict[str, float] | None:
-    """Mean, median, 95th percentile and maximum; None where there is nothing to sum up."""
+    """Return mean, median, 95th percentile and maximum; None without values."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -301,7 +301,7 @@ def summary(values: Iterable[float | None]) -> dict[str, float] | None:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which this share of the values lies, linear between two neighbours."""
+    """Return the value below which this share of the values lies, linear between two neighbours."""
     place = share * (len(ordered) - 1)
     below = int(place)
     if below + 1 >= len(ordered):

@@ -1,6 +1,6 @@
-"""Driver one: turns the scheduler in virtual time, from the first submission until every job has ended.
+"""Driver one: runs the scheduler in virtual time, from the first submission until every job has ended.
 
-The scheduler is the very one that runs live; everything around it is ``koala.simulator.world.world``.
+The scheduler is the one that runs live; ``koala.simulator.world.world`` simulates everything around it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from koala.simulator.world.site import SimulatedSite
 from koala.simulator.world.world import INFINITY, World
 from koala.words.standing import meaning
 
-# A job that could fit some day is waited for as long as this while the scheduler finds nothing at all to do.
+# A job that could fit some day is awaited for this long while the scheduler has nothing else to do.
 HORIZON_DAYS = 30
 HORIZON_S = HORIZON_DAYS * 86_400.0
-# Days of computing: a run that has had so many events is cut off, and its report says so.
+# Days of computing: a run with this many events is cut off, and its report says so.
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 _FAILED = JobOutcome.FAILED
 
 
 class BrokenPolicyError(ValueError):
-    """A policy that is not Koala's raised an error or gave a wrong answer: the run ends.
+    """A user's policy raised an error or gave a wrong answer: the run ends.
 
     >>> from koala.policies import policy
     >>> from koala.simulator import BrokenPolicyError, Workload, clusters_in_short, simulate
@@ -59,12 +59,12 @@ class BrokenPolicyError(ValueError):
     """
 
     def for_user(self) -> str:
-        """The job, the policy, what it did, and what to do."""
+        """Return the job, the policy, its error, and what to do."""
         return str(self)
 
 
 def _check_kinds(grid: object, workload: object) -> None:
-    """Raise ``TypeError`` for names where a grid and a workload are wanted, and say how to read them."""
+    """Raise ``TypeError`` for a name in place of a grid or a workload, and say how to read it."""
     if not isinstance(grid, Grid):
         raise TypeError(
             f"grid: {grid!r} is no Grid; read it with example_grid(NAME) or read_grid_file(PATH) of koala.simulator"
@@ -95,21 +95,20 @@ def simulate(
     """Run a workload on a grid with the scheduler that also runs live. The same arguments give the same result.
 
     - ``workload``: from a file, a trace, an example, or made from arrays or arrivals;
-    - ``policy``: instead of the grid's, a name or a function marked with ``@policy``. The names are those of Koala,
+    - ``policy``: replaces the grid's, a name or a function marked with ``@policy``. The names are those of Koala,
       of installed packages, of the policy files that the grid or ``policy_files`` name, and of functions marked in
       imported modules; with a ``catalogue``, those in it alone;
-    - ``order``: which waiting job comes first, instead of the grid's order, a name or a function marked with
-      ``@order``; names are found as those of policies;
-    - ``seed``: what everything random is drawn from;
-    - ``log``: takes every event and command, as lines of JSON in pieces of any length;
+    - ``order``: which waiting job comes first, replaces the grid's order, a name or a function marked with
+      ``@order``; names are resolved like those of policies;
+    - ``seed``: the source of everything random;
+    - ``log``: receives every event and command, as lines of JSON in pieces of any length;
     - ``progress``: called now and then with the number of jobs that have ended, and of all jobs;
     - ``until_s``, ``events_max``, ``stop``: cut the run off at a virtual time, after a number of events, or once
       ``stop`` returns true. The result is then not ``complete``;
-    - ``failures``: nodes fail and return as a failure trace says.
+    - ``failures``: nodes fail and return by a failure trace.
 
-    A job that can never start ends the run as unfinished, with the reason. A ``WorkloadError`` says that a job names
-    something that the grid does not have; a ``BrokenPolicyError``, that a policy or an order of yours gave a wrong
-    answer.
+    A job that can never start ends the run as unfinished, with the reason. A ``WorkloadError`` means that a job names
+    something that the grid does not have; a ``BrokenPolicyError``, that your policy or order gave a wrong answer.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
     >>> result = simulate(example_grid("das2"), example_workload("koala2006-w1"), policy="CM")
@@ -141,8 +140,8 @@ def simulate(
 
 @contextmanager
 def _no_search_for_cycles() -> Iterator[None]:
-    """What a run lets go of is freed at once; Python's search for forgotten cycles would find next to nothing and
-    take a tenth of the time."""
+    """Disable Python's search for reference cycles: a run frees its objects at once, so the search would find next to
+    nothing and take a tenth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -181,9 +180,9 @@ class _Run:
         self._first_submission_s = 0.0
         self._events = 0
         self._stopped = ""  # why the run was cut off
-        self._cut_off_s: float | None = None  # when it was, if at a time given
+        self._cut_off_s: float | None = None  # the time of the cut, if it was given
         self._gave_up = ""  # why nothing more was expected of jobs that could fit
-        # The end of the period that is measured, and the processor-seconds (ours, others) used by then.
+        # The end of the measured period, and the processor-seconds (ours, others) used by then.
         self._measured_s: float | None = None
         self._used: dict[SiteName, tuple[float, float]] = {}
         self._records: dict[type[TurnEntry], Callable[[Any], None]] = {
@@ -199,7 +198,7 @@ class _Run:
     def turn(
         self, progress: Callable[[int, int], None] | None, events_max: int, stop: Callable[[], bool] | None
     ) -> Result:
-        """Events to the scheduler, commands to the world, until nothing is left to do."""
+        """Pass events to the scheduler and its commands to the world, until nothing is left to do."""
         world, scheduler, write, until_s = self._world, self._scheduler, self._log.write, self._until_s
         handle = scheduler.handle
         told, requests, ledger = self._told, self._requests, scheduler.ledger
@@ -223,7 +222,7 @@ class _Run:
                 quiet_events = 0
                 quiet_since_s = now
             else:
-                # Whether anything can still come is a long question for a long queue: it is put less and less often.
+                # The check for possible further events is slow for a long queue: it runs less and less often.
                 quiet_events += 1
                 quiet_s = now - max(quiet_since_s, world.nodes_changed_s)
                 if (quiet_events & (quiet_events - 1) == 0 or quiet_s > HORIZON_S) and self._is_stuck(quiet_s):
@@ -249,8 +248,8 @@ class _Run:
         return self._result()
 
     def _perform(self, entries: list[TurnEntry], now: float) -> bool:
-        """Do all the scheduler commands, and take note of its facts; says whether anything that helps a job was among
-        it."""
+        """Perform all the scheduler's commands, and record its facts; return True if anything that helps a job was
+        among them."""
         performers, records = self._world.performers, self._records
         for entry in entries:
             kind = type(entry)
@@ -280,7 +279,7 @@ class _Run:
         if self._told is not None:
             self._told.ended(fact)
         if fact.outcome is _FAILED and self._is_by_broken_policy(fact, request):
-            # The scheduler goes on after a policy broke, since live there are jobs of others; a study need not.
+            # The scheduler continues after a policy failed, since live there are jobs of others; a study need not.
             raise BrokenPolicyError(f"job {fact.job} ({request.name}): {fact.reason}")
 
     def _is_by_broken_policy(self, fact: JobEnded, request: Request) -> bool:
@@ -293,7 +292,8 @@ class _Run:
     # ------------------------------------------------------------------------------------- giving up
 
     def _is_stuck(self, quiet_s: float) -> bool:
-        """Whether to expect nothing more: nothing is under way, and what waits can never fit, or waits too long."""
+        """Return True if nothing more is expected: nothing is under way, and waiting jobs can never fit, or wait too
+        long."""
         if self._world.busy:
             return False
         if quiet_s > HORIZON_S:
@@ -304,7 +304,7 @@ class _Run:
     def _nothing_can_ever_fit(self) -> bool:
         ledger = self._scheduler.ledger
         if ledger.high.limited or ledger.low.limited:
-            return False  # their tries run out, and then they fail
+            return False  # their attempts run out, and then they fail
         for job in self._requests:
             explanation = self._scheduler.explain(job)
             if explanation is not None and _waits_for_others(explanation):
@@ -316,8 +316,8 @@ class _Run:
     # ------------------------------------------------------------------------------------- the result
 
     def _mark_if_last(self) -> None:
-        """It may be the last end of all: take down what was used until now, of every site where more may be used
-        after it."""
+        """After what may be the last end of all, record what was used until now, for every site that may see more
+        use."""
         if self._placed:
             return
         now = self._world.now
@@ -326,7 +326,7 @@ class _Run:
         self._used = {site.name: _used(site, now) for site in still_used}
 
     def _uses(self, until_s: float) -> list[SiteUse]:
-        """How the sites were used from the first submission until then."""
+        """Return the use of the sites from the first submission until the given time."""
         period_s = until_s - self._first_submission_s
         uses = []
         for site in self._world.sites.values():
@@ -365,17 +365,17 @@ class _Run:
         )
 
     def _totals_policy(self) -> str:
-        """The policy that divides totals: the grid's, by the name that it is given there, or the one in its place."""
+        """Return the policy that divides totals: the grid's, by its name there, or its replacement."""
         grids = self._catalogue.find(self._grid.scheduler.policy)
         return self._grid.scheduler.policy if grids.form.divides else dividing(grids).name
 
     def _tasks_policy(self) -> str:
-        """The policy that maps jobs of tasks: the grid's, or the one in its place."""
+        """Return the policy that maps jobs of tasks: the grid's, or its replacement."""
         grids = self._catalogue.find(self._grid.scheduler.policy)
         return self._grid.scheduler.policy if grids.form is Form.TASKS else WASE.name
 
     def _unfinished(self, job: JobId, request: Request, submitted_s: float) -> Unfinished:
-        """A job that was left behind, with the scheduler's own words about it."""
+        """Return a job that was left behind, with the scheduler's own words about it."""
         explanation = self._scheduler.explain(job)
         assert explanation is not None, "the scheduler forgets a job only when it has ended"
         if explanation.refusal is not None:
@@ -405,7 +405,7 @@ def _used(site: SimulatedSite, now: float) -> tuple[float, float]:
     return site.used_processor_s("ours", now), site.used_processor_s("others", now)
 
 
-# Messages never change, so they can wait to be encoded together.
+# Messages are immutable, so their encoding can be batched.
 FLUSH_LINES = 512
 
 
@@ -417,7 +417,7 @@ class LoggedEntry(msgspec.Struct, gc=False):
 
 
 class RunLog:
-    """Collects lines, encodes and hashes them in pieces, and hands them on where somebody wants them."""
+    """Collects lines, encodes and hashes them in pieces, and passes them on if a receiver exists."""
 
     def __init__(self, sink: Callable[[bytes], None] | None) -> None:
         self._sink = sink
@@ -426,7 +426,7 @@ class RunLog:
         self._hash = hashlib.sha256()
 
     def write(self, event: AnyEvent, entries: list[TurnEntry]) -> None:
-        """An event, and what the scheduler answered to it."""
+        """Write an event, and the scheduler's answer to it."""
         lines = self._lines
         lines.append(event)
         if entries:
@@ -444,13 +444,13 @@ class RunLog:
             self._sink(piece)
 
     def close(self) -> str:
-        """Hand on what is left, and return the SHA-256 of the whole log in hexadecimal."""
+        """Pass on the rest, and return the SHA-256 of the whole log in hexadecimal."""
         self._flush()
         return self._hash.hexdigest()
 
 
 def _waits_for_others(explanation: JobExplanation) -> bool:
-    """Whether only other jobs, which are looked at themselves, can bring it on."""
+    """Return True if only other jobs, which are checked themselves, can let it start."""
     if explanation.state is JobState.UNFOLDING:
         return True
     return bool(explanation.waits_for) and not explanation.held and explanation.begins_at is None

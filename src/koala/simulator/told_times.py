@@ -1,7 +1,7 @@
-"""How good the times are that are told of planned jobs: when each was to start, and when it did.
+"""The accuracy of reported start times: when each planned job was to start, and when it did.
 
-A job is asked about once, when it first has a plan: what its user would have read then. The error of a time is the
-start less that time, so that it is above zero where the job started later.
+A job is asked about once, when it first has a plan: the answer is what its user would have read then. The error is
+the start minus the reported time, so it is positive for a job that started later.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from koala.model.facts import JobEnded
 from koala.model.request import JobId
 from koala.simulator.result import percentile
 
-# Working out a time costs more the more runs: no more than twice so many jobs, evenly spread, are kept.
+# Computing a time costs more the more jobs run: at most twice this many jobs, evenly spread, are kept.
 TOLD_KEPT = 2_000
 
 
 class ToldTime(NamedTuple):
-    """What was told of a job when it first had a plan, and when it started, once it has. Not of every job a latest
-    time is told."""
+    """The report about a job when it first had a plan, and its start, once it has started. Some jobs have no latest
+    time."""
 
     expected_at: float
     latest_at: float | None
@@ -28,7 +28,8 @@ class ToldTime(NamedTuple):
 
 
 class ToldTimes:
-    """The times that a scheduler tells in a run. ``planned`` has the jobs that have just had their first plan."""
+    """The times that a scheduler reports in a run. ``planned`` contains the jobs that have just had their first
+    plan."""
 
     def __init__(self, scheduler: Scheduler, kept: int = TOLD_KEPT) -> None:
         self._scheduler = scheduler
@@ -36,12 +37,12 @@ class ToldTimes:
         self.planned: list[JobId] = []
         scheduler.ledger.first_planned = self.planned
         self._count = 0
-        self._every = 1  # one of so many is asked about
+        self._every = 1  # one in this many is asked about
         self._told: dict[JobId, ToldTime] = {}
         self._numbers: dict[JobId, int] = {}
 
     def ask(self) -> None:
-        """Ask about those that have just been planned."""
+        """Ask about the jobs that have just been planned."""
         for job in self.planned:
             self._count += 1
             if self._count % self._every == 0:
@@ -57,18 +58,19 @@ class ToldTimes:
                     del self._told[job], self._numbers[job]
 
     def ended(self, command: JobEnded) -> None:
-        """A job is over. One that had to run again started at a time of which nothing was told."""
+        """Record that a job is over. The start of a job that had to run again was never predicted."""
         told = self._told.get(command.job)
         if told is not None and command.runs == 1:
             self._told[command.job] = told._replace(started_at=command.started_at)
 
     def as_json(self) -> dict[str, Any]:
-        """How many jobs had a plan, of how many the start was measured, and the errors."""
+        """Return how many jobs had a plan, how many starts were measured, and the errors."""
         return {"planned": self._count, **errors(list(self._told.values()))}
 
 
 def errors(told: Sequence[ToldTime]) -> dict[str, Any]:
-    """The errors of both times over the jobs that have started, and how many of them started after the latest."""
+    """Return the errors of both times over the jobs that have started, and how many of them started after the latest
+    time."""
     started = [each for each in told if each.started_at is not None]
     expected = [each.started_at - each.expected_at for each in started if each.started_at is not None]
     latest = [

@@ -1,8 +1,7 @@
 """Running a trace: in the plain kernel under a discipline, or as the workload of the scheduler under the simulator.
 
-Both give the same figures with the same names. Reading traces is ``koala.simulator.traces.reader``, the kernel
-itself
-``koala.simulator.kernels.plain``; which of the two runs a trace is the caller's choice, ``obstacles`` helps with it.
+Both give the same figures with the same names. ``koala.simulator.traces.reader`` reads traces,
+``koala.simulator.kernels.plain`` is the kernel itself; the caller chooses with the help of ``obstacles``.
 """
 
 from __future__ import annotations
@@ -25,32 +24,32 @@ from koala.simulator.result import DONE, JobRow
 from koala.simulator.traces.reader import FIRST_IDS, Floats, Integers, Trace
 from koala.simulator.workloads.workload import Arrival, Workload
 
-# Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.
+# Slowdowns of shorter jobs are bounded: they would only reflect that the job was short.
 BOUND_S = 10.0
 TOO_LARGE = "too_large"
-# How the kernel runs a policy with one plan a queue, beside the disciplines.
+# The kernel's name, beside the disciplines, for a policy with one plan for each queue.
 PLANS = "plans"
-# A job that ran no time at all has a walltime all the same.
+# A job with a run time of zero still has a walltime.
 WALLTIME_S_MIN = 1.0
-# Jobs of equal size and walltime share one request; this many different ones are remembered at a time.
+# Jobs of equal size and walltime share one request; at most this many different ones are cached.
 REQUESTS_REMEMBERED = 10_000
-# How many sites a remark names before it only counts.
+# A remark names at most this many sites, and counts the others.
 FIRST_NAMES = 3
 
 
 class TooLarge(NamedTuple):
-    """Jobs that no site, or the whole grid where jobs are divided, can hold; they are left out of the schedule."""
+    """Jobs that no site, or the whole grid if jobs are divided, can hold; they are left out of the schedule."""
 
     jobs: Trace
     limit: int
 
     def as_json(self) -> dict[str, Any]:
-        """How many, the first ids, and what the most is that the grid can hold."""
+        """Return their number, the first ids, and the most that the grid can hold."""
         return {"jobs": self.jobs.jobs, "first": self.jobs.ids[:FIRST_IDS].tolist(), "processors_max": self.limit}
 
 
 def divided_by_size(trace: Trace, grid: Grid, *, divides: bool) -> tuple[Trace, TooLarge]:
-    """The jobs that the grid can hold, and those that are too large for it.
+    """Return the jobs that the grid can hold, and those that are too large for it.
 
     >>> from koala.simulator import clusters_in_short, divided_by_size, lublin
     >>> fitting, too_large = divided_by_size(lublin(100, 1), clusters_in_short("2x8"), divides=True)
@@ -66,19 +65,20 @@ def divided_by_size(trace: Trace, grid: Grid, *, divides: bool) -> tuple[Trace, 
 
 
 def discipline_for(policy: Policy) -> str | None:
-    """The discipline that does what a placement policy does with jobs of one component, if there is one.
+    """Return the discipline that equals a placement policy for jobs of one component, if there is one.
 
-    The scheduler tries all that wait, in order, which is first fit over the queue; and the kernel chooses clusters as
-    a policy does that puts a lone component on the site with the most idle processors.
+    The scheduler tries all waiting jobs, in order, which is first fit over the queue; and the kernel chooses clusters
+    like a policy that puts a lone component on the site with the most idle processors.
     """
     alike = policy.most_idle_takes_whole and not policy.form.divides and not policy.checked
     return "first-fit" if alike else None
 
 
 def obstacles(grid: Grid, *, plans: bool = True) -> tuple[str, ...]:
-    """What the grid says beyond the sizes of its sites, which the kernel does not know; nothing for a plain grid.
+    """Return the properties of the grid, beyond the sizes of its sites, that the kernel lacks; empty for a plain
+    grid.
 
-    ``plans`` says whether they count: a discipline of the kernel plans as its name says.
+    ``plans`` says whether plans count: a discipline of the kernel plans as its name says.
     """
     sites = grid.sites
     by_kind = {
@@ -104,7 +104,7 @@ def obstacles(grid: Grid, *, plans: bool = True) -> tuple[str, ...]:
 
 
 def comes_first(grid: Grid) -> bool:
-    """Whether jobs are tried first come, first served: the kernels know no other order."""
+    """Return True if jobs are tried first come, first served: the kernels have no other order."""
     return grid.scheduler.order.casefold() in (FCFS_ORDER, EASY_ORDER)
 
 
@@ -117,7 +117,7 @@ def _few_of(names: list[str]) -> str:
 
 
 class KernelRun:
-    """What the kernel gave for a trace: when and where each job started."""
+    """The kernel's result for a trace: when and where each job started."""
 
     def __init__(self, trace: Trace, grid: Grid, policy: str, start_s: Floats, site: Integers) -> None:
         self.trace = trace
@@ -128,7 +128,7 @@ class KernelRun:
         self.end_s: Floats = start_s + trace.run_s
 
     def metrics(self) -> dict[str, Any]:
-        """The run in numbers, named as those of a run of the scheduler."""
+        """Return the run in numbers, with the names of the scheduler's metrics."""
         trace = self.trace
         first_s = float(trace.submit_s[0]) if trace.jobs else 0.0
         makespan_s = float(self.end_s.max()) - first_s if trace.jobs else 0.0
@@ -160,12 +160,12 @@ class KernelRun:
         }
 
     def _used_processor_s(self) -> Floats:
-        """By site."""
+        """Return the used processor-seconds by site."""
         weights = self.trace.run_s * self.trace.size
         return np.bincount(self._site, weights=weights, minlength=len(self._grid.sites)).astype(np.float64)
 
     def rows(self) -> Iterator[JobRow]:
-        """The table of jobs, by submission, as the scheduler's; a job is placed when it starts."""
+        """Yield the table of jobs, by submission, like the scheduler's; a job is placed when it starts."""
         names = [site.name for site in self._grid.sites]
         columns = (self.trace.ids, self.trace.size, self._site, self.trace.submit_s, self.start_s, self.end_s)
         for job, size, site, submit, start, end in zip(*(column.tolist() for column in columns), strict=True):
@@ -186,7 +186,7 @@ class KernelRun:
             )
 
     def picture(self, **words: Any) -> RunPicture:
-        """What the page of the run shows; ``words`` are its title, subtitle, facts and notes."""
+        """Return the data of the run's page; ``words`` are its title, subtitle, facts and notes."""
         trace = self.trace
         starts, ends = self.start_s.tolist(), self.end_s.tolist()
         sizes = trace.size.tolist()
@@ -209,10 +209,10 @@ class KernelRun:
 
 
 def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> KernelRun:
-    """Run jobs that all fit under a discipline; ``policy`` is what to call it.
+    """Run jobs that all fit under a discipline; ``policy`` is its name in the result.
 
     EASY plans with the users' estimates. A job that ran longer than its estimate is planned with its run time: the
-    system that the trace is from let it run, and so does this one.
+    original system let it run, and so does this one.
 
     >>> from koala.simulator import clusters_in_short, lublin, run_in_kernel
     >>> run = run_in_kernel(lublin(100, 1), clusters_in_short("1x128"), "easy", "EASY")
@@ -226,14 +226,14 @@ def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> Ker
 
 
 class PlannedKernelRun(KernelRun):
-    """What the kernel with plans gave: also how many processors each job had on each site."""
+    """The result of the kernel with plans: also how many processors each job had on each site."""
 
     def __init__(self, trace: Trace, grid: Grid, policy: str, run: PlannedRun) -> None:
         super().__init__(trace, grid, policy, run.start_s, np.argmax(run.parts, axis=1).astype(np.int32))
         self.parts = run.parts
 
     def metrics(self) -> dict[str, Any]:
-        """The run in numbers, with how many clusters were combined."""
+        """Return the run in numbers, with how many clusters were combined."""
         clusters = (self.parts > 0).sum(axis=1)
         counts = np.bincount(clusters).tolist()
         combined = {
@@ -248,7 +248,7 @@ class PlannedKernelRun(KernelRun):
         return used
 
     def rows(self) -> Iterator[JobRow]:
-        """The table of jobs, with all sites of each; parts in the order of sites."""
+        """Yield the table of jobs, with all sites of each; parts in the order of sites."""
         names = [site.name for site in self._grid.sites]
         for row, parts in zip(super().rows(), self.parts.tolist(), strict=True):
             sites = [name for name, part in zip(names, parts, strict=True) if part]
@@ -265,13 +265,14 @@ class PlannedKernelRun(KernelRun):
 
 
 def planned_alike(policy: Policy) -> bool:
-    """Whether the kernel with plans does with jobs of one component what the policy does with one plan a queue."""
+    """Return True if the kernel with plans equals the policy with one plan for each queue, for jobs of one
+    component."""
     return discipline_for(policy) is not None or (policy.name == FCM.name and not policy.checked)
 
 
 def run_planned_in_kernel(trace: Trace, grid: Grid, policy: Policy) -> PlannedKernelRun:
-    """Run jobs that all fit with one plan a queue, as the scheduler does with ``plan_depth`` 1, first come, first
-    served."""
+    """Run jobs that all fit with one plan for each queue, as the scheduler does with ``plan_depth`` 1, first come,
+    first served."""
     if not comes_first(grid):
         raise ValueError(f"the kernel does not know the order {grid.scheduler.order}; run the trace in the scheduler")
     capacity = [site.processors for site in grid.sites]
@@ -282,7 +283,7 @@ def run_planned_in_kernel(trace: Trace, grid: Grid, policy: Policy) -> PlannedKe
 
 
 def warm_up(discipline: str) -> None:
-    """Load the compiled kernel, or compile it where that was never done, with one job on one cluster."""
+    """Load the compiled kernel, or compile it if that was never done, with one job on one cluster."""
     one = np.ones(1)
     if discipline == PLANS:
         run_planned(one, one, np.ones((1, 1), dtype=np.int64), [1], one, divides=True)
@@ -294,13 +295,13 @@ def warm_up(discipline: str) -> None:
 
 
 def trace_workload(trace: Trace, *, divides: bool = False, walltimes: bool | None = None) -> Workload:
-    """The jobs of a trace as a workload for ``simulate``, each of one component.
+    """Return the jobs of a trace as a workload for ``simulate``, each of one component.
 
     - ``divides``: each is a total instead, for a policy that divides totals, as FCM does;
-    - ``walltimes``: each has the time that its user requested as walltime, or the time that it ran where that is
-      longer; by default where the grid makes plans, which go by them.
+    - ``walltimes``: each has its requested time as walltime, or its run time if that is longer; by default where the
+      grid makes plans, which depend on walltimes.
 
-    The owners of the jobs are the users of the trace, where it was read with them. Jobs that no site can hold never
+    The owners of the jobs are the users of the trace, if it was read with them. Jobs that no site can hold never
     start, and are unfinished in the result.
 
     >>> from koala.simulator import clusters_in_short, lublin, simulate, trace_workload
@@ -337,7 +338,7 @@ def _request(size: int, divides: bool, walltime_s: float | None) -> Request:
 
 
 def renamed(rows: Iterable[JobRow], trace: Trace) -> list[JobRow]:
-    """Rows of the scheduler, which numbers jobs by submission, with the ids that the trace has for them."""
+    """Return rows of the scheduler, which numbers jobs by submission, with the ids of the trace."""
     ids = trace.ids.tolist()
     return [row._replace(job=ids[row.job - 1]) for row in rows]
 
@@ -346,7 +347,7 @@ def renamed(rows: Iterable[JobRow], trace: Trace) -> list[JobRow]:
 
 
 def headline(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
-    """The figures by which disciplines are compared, over the jobs that were done; None where there are none."""
+    """Return the figures by which disciplines are compared, over the jobs that were done; None if there are none."""
     turnaround_s = wait_s + run_s
     slowdown = np.maximum(1.0, turnaround_s / np.maximum(run_s, BOUND_S))
     figures: dict[str, Any] = {}
@@ -359,7 +360,7 @@ def headline(wait_s: Floats, run_s: Floats) -> dict[str, Any]:
 
 
 def summarised(values: Floats) -> dict[str, float] | None:
-    """Mean, median, 95th percentile and maximum; None where there is nothing to sum up."""
+    """Return mean, median, 95th percentile and maximum; None without values."""
     if not len(values):
         return None
     median, p95 = np.percentile(values, (50, 95)).tolist()
@@ -367,7 +368,7 @@ def summarised(values: Floats) -> dict[str, float] | None:
 
 
 def too_large_rows(too_large: TooLarge, policy: str) -> Iterator[JobRow]:
-    """The jobs that were left out, for the table of jobs."""
+    """Yield the jobs that were left out, for the table of jobs."""
     reason = f"the grid can hold {too_large.limit} processors of one job at most"
     trace = too_large.jobs
     for job, size, submit in zip(trace.ids.tolist(), trace.size.tolist(), trace.submit_s.tolist(), strict=True):
@@ -375,7 +376,7 @@ def too_large_rows(too_large: TooLarge, policy: str) -> Iterator[JobRow]:
 
 
 def _waiting_row(job: int, size: int, submit_s: float, policy: str) -> JobRow:
-    """A job to which nothing has happened yet. Nothing is drawn in a trace, so its seed is 0."""
+    """Return the row of a job to which nothing has happened yet. A trace draws nothing, so its seed is 0."""
     return JobRow(
         job=job,
         name="job",

@@ -1,7 +1,8 @@
-"""How the processors of a grid were used over a run, and when a cluster was taken out, as the scheduler saw it.
+"""The use of a grid's processors over a run, and the times at which clusters were taken out, as the scheduler saw
+them.
 
-The events of the log go into a scheduler of their own, which believes what the one of the run believed at each
-moment: who holds what, and which sites it does not use any more. Nothing of that is worked out again here.
+The events of the log go into a separate scheduler, which holds the beliefs of the run's scheduler at each moment: who
+holds what, and which sites it no longer uses. Nothing of that is computed again here.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from koala.model.grid import Grid
 from koala.model.messages import AnyEvent
 from koala.model.request import SiteName
 
-# Use is told for each of these periods, and the busiest hour is as many of them in a row.
+# Use is reported for each of these periods; the busiest hour is as many of them in a row.
 WINDOW_S = 600.0
 WINDOWS_PER_HOUR = 6
 
-# How the line of an event begins; that of a command begins with its time.
+# The beginning of an event's line; a command's line begins with its time.
 _EVENT = b'{"event"'
 
 
 class _Window:
-    """Processor-seconds within one period: held by our jobs, by others, and there to be used."""
+    """Processor-seconds within one period: held by our jobs, by others, and available."""
 
     __slots__ = ("available", "others", "ours")
 
@@ -56,7 +57,7 @@ class UtilisationRecorder:
         self.taken_out_s: dict[SiteName, float] = {}
 
     def take(self, piece: bytes) -> None:
-        """The next lines of the log; those of commands follow from the events and are passed over."""
+        """Take the next lines of the log; lines of commands follow from the events and are skipped."""
         for line in piece.splitlines():
             if line.startswith(_EVENT):
                 self._event(self._decoder.decode(line))
@@ -77,13 +78,13 @@ class UtilisationRecorder:
         self._held = ours, others, available
 
     def _pass_time(self, until_s: float) -> None:
-        """Account what has been held since the last event, window by window."""
+        """Account for everything held since the last event, window by window."""
         assert self._from_s is not None
         ours, others, available = self._held
         while self._now_s < until_s:
             number = int((self._now_s - self._from_s) / WINDOW_S)
             end_s = self._from_s + (number + 1) * WINDOW_S
-            if end_s <= self._now_s:  # rounded down to the window before
+            if end_s <= self._now_s:  # rounded down to the previous window
                 number, end_s = number + 1, end_s + WINDOW_S
             while len(self._windows) <= number:
                 self._windows.append(_Window())
@@ -95,7 +96,7 @@ class UtilisationRecorder:
             self._now_s = min(until_s, end_s)
 
     def as_json(self, submitted_s: float) -> dict[str, Any]:
-        """Shares by window, and what they come to; ``submitted_s`` is when the last job was submitted."""
+        """Return shares by window, and their totals; ``submitted_s`` is when the last job was submitted."""
         windows = [window for window in self._windows if window.available > 0]
         submitting = max(1, int((submitted_s - (self._from_s or 0.0)) / WINDOW_S))
         return {
@@ -119,6 +120,6 @@ def _share(windows: Sequence[_Window], amount: Callable[[_Window], float]) -> fl
 
 
 def _busiest(windows: Sequence[_Window], length: int) -> float:
-    """The highest share over so many windows in a row, or over all where there are fewer."""
+    """Return the highest share over this many windows in a row, or over all if there are fewer."""
     last = max(0, len(windows) - length)
     return max((_share(windows[start : start + length], _used) for start in range(last + 1)), default=0.0)

@@ -1,8 +1,8 @@
 """The idle processors of many clusters, and the choice of one by worst fit, for kernels.
 
-Plain functions that run as Python and compile with numba unchanged. Clusters stand in groups, and the most that any
-cluster of a group has idle is kept: worst fit, the policy itself, chooses the group and then the cluster in it. That
-is the cluster it would have chosen among all, at the price of two short looks.
+Plain functions that run as Python and compile with numba unchanged. Clusters form groups, each with the maximum of
+its idle processors: worst fit, the policy itself, chooses the group and then the cluster in it. That is the cluster
+it would have chosen among all, for the price of two short searches.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NO_CLUSTER = -1
 
 
 class Clusters(NamedTuple):
-    """Idle processors by cluster, filled up with clusters that never fit to whole groups, and the most of each group.
+    """Idle processors by cluster, padded to whole groups with clusters that never fit, and the maximum of each group.
 
     ``size`` and ``chosen`` have one element each: the question to the policy and its answer. All are arrays of int64,
-    with the types that policies give to theirs.
+    with the types that policies have for theirs.
     """
 
     idle: MutableSequence[int]
@@ -31,7 +31,7 @@ class Clusters(NamedTuple):
 
 
 def clusters_of(capacity: Sequence[int]) -> Clusters:
-    """Clusters of these sizes, all idle."""
+    """Return clusters of these sizes, all idle."""
     import numpy
 
     groups = -(-len(capacity) // GROUP)
@@ -43,7 +43,7 @@ def clusters_of(capacity: Sequence[int]) -> Clusters:
 
 
 def most_idle(clusters: Clusters) -> int:
-    """How many processors the cluster with the most idle ones has."""
+    """Return the number of idle processors of the cluster with the most."""
     most = clusters.most[0]
     for group in range(1, len(clusters.most)):
         most = max(most, clusters.most[group])
@@ -51,10 +51,10 @@ def most_idle(clusters: Clusters) -> int:
 
 
 def take(clusters: Clusters, size: int) -> int:
-    """Take the processors from the cluster that worst fit chooses, and say which; ``NO_CLUSTER`` if none has them."""
+    """Take the processors from the cluster that worst fit chooses, and return it; ``NO_CLUSTER`` if none has them."""
     clusters.size[0] = size
     if len(clusters.most) == 1:
-        # The policy deducts from the second of its lists, and of the first it looks at the length alone.
+        # The policy deducts from its second list, and uses only the length of the first.
         if worst_fit(clusters.idle, clusters.size, clusters.idle, clusters.chosen) >= 0:
             return NO_CLUSTER
         refresh(clusters, 0)
@@ -69,7 +69,7 @@ def take(clusters: Clusters, size: int) -> int:
 
 
 def give(clusters: Clusters, cluster: int, size: int) -> None:
-    """The processors are idle again."""
+    """Make the processors idle again."""
     idle = clusters.idle[cluster] + size
     clusters.idle[cluster] = idle
     group = cluster >> GROUP_SHIFT
@@ -77,7 +77,7 @@ def give(clusters: Clusters, cluster: int, size: int) -> None:
 
 
 def refresh(clusters: Clusters, group: int) -> None:
-    """Find out again what the most is in a group, after a cluster of it has got less."""
+    """Recompute the maximum of a group, after one of its clusters has lost processors."""
     begin = group << GROUP_SHIFT
     most = clusters.idle[begin]
     for cluster in range(begin + 1, min(begin + GROUP, len(clusters.idle))):

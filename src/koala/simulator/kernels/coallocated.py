@@ -1,7 +1,7 @@
-"""The co-allocated jobs of a mini-grid that run, the links that they share, and how their ends slide, for kernels.
+"""The running co-allocated jobs of a mini-grid, the links that they share, and how their ends shift, for kernels.
 
-Plain functions over arrays that run as Python and compile with numba unchanged. What a job demands and what it is
-granted is decided by ``koala.model.network``; here is only kept who holds what.
+Plain functions over arrays that run as Python and compile with numba unchanged. ``koala.model.network`` decides the
+demands and grants of jobs; this module only records them.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import NDArray
 
-# What ``LinkColumns.counts`` holds: how many links are demanded more of than they have, whether a job has come or
-# gone since they were last shared, and whether that was on a link of which more is, or was, demanded than it has.
+# The elements of ``LinkColumns.counts``: how many links are overloaded, whether a job has come or gone since links
+# were last shared, and whether that was on a link that is or was overloaded.
 OVER, CHANGED, DISTURBED = 0, 1, 2
-# What ``Coallocated.times`` holds of the job in a slot: when it ends as things are; what was left of it, in seconds
-# at full speed, at the time since when it has been granted this part of what it demands and been stretched by this
-# factor; the share of its time that is communication; and when it started.
+# The elements of ``Coallocated.times`` for the job in a slot: its end as things are; the work that was left, in
+# seconds at full speed, at the time since which it has had this share of its demand and this stretch factor; the
+# share of communication in its time; and its start.
 END, WORK, SINCE, RATIO, STRETCHED, SHARE, START = range(7)
-TIMES = 8  # of eight bytes: the times of a job lie in one line of a cache
-# What ``Coallocated.holds`` holds of the job in a slot: its number, how many sites it is on, and from then on which
+TIMES = 8  # of eight bytes: the times of a job fill one cache line
+# The elements of ``Coallocated.holds`` for the job in a slot: its number, the number of its sites, and then the
 # sites, each followed by the processors there.
 JOB, SITES, HOLDS = range(3)
 
 
 class LinkColumns(NamedTuple):
-    """Capacity and demand by link, the greatest demand there ever was, and all that was demanded so far, in bits.
+    """Capacity and demand by link, the greatest demand ever, and the total demand so far, in bits.
 
-    Links of the sites come first, then those that several share. The last three are scratch room. All are arrays, of
-    int64 and float64, with the types that the functions of ``koala.model.network`` give to theirs; so too below.
+    The links of the sites come first, then shared links. The last three are scratch space. All are arrays of int64
+    and float64, with the types of the functions of ``koala.model.network``; so are those below.
     """
 
     capacity_bit_s: MutableSequence[int]
@@ -56,7 +56,8 @@ class LinkColumns(NamedTuple):
 
 
 class Coallocated(NamedTuple):
-    """The co-allocated jobs that run, by slot; ``order`` holds the slots in use, ``held[0]`` of them, then the rest.
+    """The running co-allocated jobs, by slot; ``order`` contains the slots in use, ``held[0]`` of them, then the
+    rest.
 
     ``first_end_s[0]`` is the first of their ends. A job in slot ``s`` demands ``span_bit_s[s][p]`` of link
     ``span_links[s][p]`` for each ``p`` below ``spans[s]``.
@@ -74,7 +75,7 @@ class Coallocated(NamedTuple):
 
 
 def links_of(capacity_bit_s: Sequence[int]) -> LinkColumns:
-    """Links of these capacities, of which nothing is demanded."""
+    """Return links of these capacities, without demand."""
     import numpy
 
     def zeros(kind: type[int | float]) -> Any:
@@ -95,9 +96,9 @@ def links_of(capacity_bit_s: Sequence[int]) -> LinkColumns:
 
 
 def nobody_coallocated(jobs_at_once: int, sites: int, links: int) -> Coallocated:
-    """Room for so many jobs at once, each on at most so many sites and links.
+    """Return room for this many jobs at once, each on at most this many sites and links.
 
-    Memory is taken as slots are used, and not before.
+    Memory is allocated only as slots are used.
     """
     import numpy
 
@@ -121,7 +122,7 @@ def nobody_coallocated(jobs_at_once: int, sites: int, links: int) -> Coallocated
 
 
 def change_demand(links: LinkColumns, link: int, change_bit_s: int) -> None:
-    """So much more, or less, is demanded of a link."""
+    """Change the demand on a link."""
     capacity = links.capacity_bit_s[link]
     before = links.demand_bit_s[link]
     after = before + change_bit_s
@@ -134,7 +135,7 @@ def change_demand(links: LinkColumns, link: int, change_bit_s: int) -> None:
 
 
 def load_link(coallocated: Coallocated, slot: int, links: LinkColumns, link: int, bit_s: int) -> None:
-    """The job in the slot demands this of a link, if it is anything."""
+    """Add the demand of the job in the slot to a link, unless it is zero."""
     if bit_s == 0:
         return
     span = coallocated.spans[slot]
@@ -158,9 +159,9 @@ def begin_coallocated(
     pattern: int,
     dimensions: int,
 ) -> int:
-    """The job holds its parts and loads its links from now on; returns how many sites it is on.
+    """Start a job with its parts and load its links; return the number of its sites.
 
-    It is noted at full speed: what it is granted is found by ``share_links``, when the instant is over.
+    It is recorded at full speed: ``share_links`` computes its share when the instant is over.
     """
     slot = coallocated.order[coallocated.held[0]]
     coallocated.held[0] += 1
@@ -193,7 +194,7 @@ def begin_coallocated(
 def end_coallocated(
     coallocated: Coallocated, links: LinkColumns, idle: MutableSequence[int], end_s: NDArray[float64]
 ) -> None:
-    """All jobs with the first end give back what they hold; ``end_s`` by job says that they have ended."""
+    """Free the processors of all jobs with the first end; ``end_s`` by job records that they have ended."""
     now = coallocated.first_end_s[0]
     place = coallocated.held[0]
     while place > 0:
@@ -218,9 +219,9 @@ def end_coallocated(
 
 
 def share_links(coallocated: Coallocated, links: LinkColumns, now: float) -> None:
-    """Grant every job its part of the links, and let the ends slide of those whose part has changed.
+    """Grant every job its share of the links, and move the ends of the jobs whose share has changed.
 
-    Where jobs have come and gone only on links that give all that is demanded, nobody else's part has changed.
+    If jobs have come and gone only on links that satisfy all demands, no other job's share has changed.
     """
     if links.counts[DISTURBED] != 0:
         grant_shares(coallocated, links, now)
@@ -233,7 +234,7 @@ def share_links(coallocated: Coallocated, links: LinkColumns, now: float) -> Non
 
 
 def grant_shares(coallocated: Coallocated, links: LinkColumns, now: float) -> None:
-    """Find every job's part of the links anew."""
+    """Recompute every job's share of the links."""
     held = coallocated.held[0]
     slows = links.counts[OVER] > 0
     if slows:
@@ -262,7 +263,7 @@ def grant_shares(coallocated: Coallocated, links: LinkColumns, now: float) -> No
 
 
 def grant(coallocated: Coallocated, slot: int, now: float, ratio: float) -> None:
-    """From now on the job in the slot is granted this part of what it demands; its end slides accordingly."""
+    """Grant the job in the slot this part of its demand from now on; its end moves accordingly."""
     stretched = stretch(coallocated.times[slot, SHARE], ratio)
     coallocated.times[slot, RATIO] = ratio
     coallocated.times[slot, STRETCHED] = stretched

@@ -1,10 +1,10 @@
-"""Compiles plain functions with numba, and keeps what was compiled on disk for the next process.
+"""Compiles plain functions with numba, and stores the result on disk for the next process.
 
-What is kept lies in a folder named after everything that went into it: the code of the function and of all that it
-calls, the constants they read, and the versions of Python and numba. A changed policy therefore never meets an old
-kernel, and what no process has used for a month is deleted. What is kept is code that will be run: a folder that
-belongs to somebody else, or that others may write into, is left alone. Where nothing can be kept, functions are
-compiled in memory, in every process again.
+The result is in a folder named after everything that went into it: the code of the function and of all functions that
+it calls, the constants they use, and the versions of Python and numba. A changed policy therefore never runs with an
+old kernel. Folders unused for a month are deleted. Their content is code that will be executed: a folder that belongs
+to somebody else, or that others may write into, is left alone. If nothing can be stored, every process compiles
+functions in memory.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import Any, ParamSpec, TypeVar, cast
 _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
 
-# No counting of references: kernels make no arrays, and counting them for every look into a named tuple of arrays
-# takes three quarters of the time. No tests whether a divisor is 0, which kernels see to themselves. And nothing
-# for callers from C, for whom every function would be compiled a second time.
+# No reference counting: kernels create no arrays, and counting at every access to a named tuple of arrays takes three
+# quarters of the time. No tests for a divisor of 0, which kernels handle themselves. And no entry points for callers
+# from C, which would require compiling every function a second time.
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy", "no_cfunc_wrapper": True}
-# What a kernel calls becomes a part of it: to hand on all these arrays takes longer than most functions do. The
-# kernel itself is called, or its whole code would be there twice.
+# Functions that a kernel calls are inlined: passing all these arrays takes longer than most functions do. The kernel
+# itself is called, or its whole code would exist twice.
 _CALLED_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True}
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
-# How long a folder is kept that nobody uses.
+# How long an unused folder is kept.
 KEPT_UNUSED_S = 30 * 24 * 3600.0
 _LOCK = "lock"
 _FOLDER_NAME = re.compile(r"[0-9a-f]{32}")
@@ -45,21 +45,23 @@ _registered: set[FunctionType] = set()
 
 
 def compiled(function: Callable[_Parameters, _Answer]) -> Callable[_Parameters, _Answer]:
-    """The same function as machine code. Floating point is not reordered: the answers are Python's, bit by bit.
+    """Return the same function as machine code. Floating point is not reordered: the answers equal Python's, bit by
+    bit.
 
-    The function and whatever it calls are plain functions over numbers, arrays and named tuples of them, which call
-    one another by their own names. They make no arrays: those come in as arguments, by position. No function may lead
-    back to itself, since numba's cache on disk does not survive that: such a one is refused with a ``ValueError``.
-    Each set of argument types is compiled at its first call, or read from disk; when two processes do so at once,
-    one compiles and the other waits and reads. A division by 0 is not caught: it gives infinity, or nothing sensible.
+    The function and the functions that it calls are plain functions over numbers, arrays and named tuples of them,
+    and call one another by their own names. They create no arrays: arrays are passed as arguments, by position. A
+    function that leads back to itself is refused with a ``ValueError``, since numba's cache on disk does not survive
+    that. Each set of argument types is compiled at its first call, or read from disk; if two processes do so at once,
+    one compiles and the other waits and reads. A division by 0 is not caught: it gives infinity or an undefined
+    value.
     """
     return cast("Callable[_Parameters, _Answer]", _compiled(cast("FunctionType", function)))
 
 
 def kernels_folder() -> Path | None:
-    """Where compiled kernels are kept: in the cache directory of the user, who may delete it at any time."""
+    """Return the folder of compiled kernels: in the cache directory of the user, who may delete it at any time."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
-    if cache_home.startswith("/"):  # a relative one is to be ignored, says the XDG specification
+    if cache_home.startswith("/"):  # the XDG specification says to ignore a relative one
         return Path(cache_home, "koala", "kernels")
     try:
         return Path.home() / ".cache" / "koala" / "kernels"
@@ -68,7 +70,8 @@ def kernels_folder() -> Path | None:
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
-    """What the folder of a compiled function is called: it changes with whatever could change the machine code."""
+    """Return the folder name of a compiled function: it changes with everything that could change the machine
+    code."""
     import numba
 
     digest = hashlib.sha256(f"{sys.version} numba {numba.__version__} {_CALLED_OPTIONS}".encode())
@@ -83,7 +86,7 @@ def _compiled(function: FunctionType) -> _Compiled:
 
 
 class _Compiled:
-    """A function that is compiled for each set of argument types when it first meets them."""
+    """A function that is compiled for each set of argument types at its first use with them."""
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -109,7 +112,7 @@ class _Compiled:
         if self._on_disk:
             try:
                 self._compile_on_disk(types)
-            except Exception:  # a damaged cache raises anything; what is wrong with the function is raised below
+            except Exception:  # a damaged cache raises anything; errors of the function are raised below
                 self._on_disk = False
                 self._dispatcher = None
         if not self._on_disk:
@@ -128,7 +131,7 @@ class _Compiled:
 
 
 def _kind(value: Any) -> Any:
-    """What numba's type of a value depends on. To ask numba takes a hundred times as long."""
+    """Return what determines numba's type of a value. Asking numba takes a hundred times as long."""
     if isinstance(value, tuple):
         return type(value), *map(_kind, value)
     if hasattr(value, "dtype") and hasattr(value, "flags"):
@@ -138,9 +141,9 @@ def _kind(value: Any) -> Any:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[Path]:
-    """Make the folder if it is not there, and keep other processes and threads from compiling into it meanwhile.
+    """Create the folder if needed, and keep other processes and threads from compiling into it meanwhile.
 
-    Raises PermissionError where others than the user could have put something there.
+    Raises PermissionError if other users could have written into it.
     """
     kernels = folder.parent
     kernels.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +154,7 @@ def _alone_in(folder: Path) -> Iterator[Path]:
         with (folder / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not _is_in_place(folder / _LOCK, lock.fileno()):
-                continue  # deleted, as long unused, while we waited for it
+                continue  # deleted as unused while we waited for it
             os.utime(lock.fileno())
             if is_new:
                 _delete_unused(kernels, os.fstat(lock.fileno()).st_mtime)
@@ -160,7 +163,7 @@ def _alone_in(folder: Path) -> Iterator[Path]:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the folder if it is not there; PermissionError if anybody but the user could write into it."""
+    """Create the folder if needed; raise PermissionError if anybody but the user could write into it."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if (
@@ -172,7 +175,7 @@ def _own_folder(folder: Path) -> None:
 
 
 def _is_in_place(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one of this name."""
+    """Return True if the open file still has this name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -180,7 +183,7 @@ def _is_in_place(path: Path, descriptor: int) -> bool:
 
 
 def _delete_unused(kernels: Path, now_s: float) -> None:
-    """Delete the folders that nobody has used for long; those that are in use at this moment are left."""
+    """Delete folders that have been unused for long; those in use at this moment are left."""
     long_ago_s = now_s - KEPT_UNUSED_S
     for folder in kernels.iterdir():
         if _FOLDER_NAME.fullmatch(folder.name) is None:
@@ -192,12 +195,13 @@ def _delete_unused(kernels: Path, now_s: float) -> None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(lock.fileno()).st_mtime < long_ago_s:
                     shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # in use, or deleted by somebody else just now
+        except OSError:  # in use, or deleted by another process just now
             continue
 
 
 def _dispatcher(parts: list[FunctionType], folder: Path | None) -> Any:
-    """numba's compiler for the first of the parts, which may call the others; it keeps its work in the folder."""
+    """Return numba's compiler for the first of the parts, which may call the others; it stores its results in the
+    folder."""
     import numba
     from numba.extending import register_jitable
 
@@ -212,16 +216,16 @@ def _dispatcher(parts: list[FunctionType], folder: Path | None) -> Any:
         return dispatcher
     dispatcher._cache = _kept_in(str(folder))(function)
     if not Path(dispatcher.stats.cache_path).is_relative_to(folder):
-        # Beside the source, for one, where numba would take an old kernel for a new one.
+        # For example beside the source, where numba would take an old kernel for a new one.
         raise PermissionError(f"numba would keep its work in {dispatcher.stats.cache_path} instead of {folder}")
     return dispatcher
 
 
 def _kept_in(folder: str) -> Any:
-    """numba's cache for one function, in this folder.
+    """Return numba's cache for one function, in this folder.
 
-    By itself numba keeps its work by the path of the source and the time of its last change, so that another checkout
-    or installation of the same code would compile all again. The folder is named after the code.
+    By default numba keys its results by the path and modification time of the source, so that another checkout or
+    installation of the same code would compile everything again. The folder is named after the code.
     """
     from numba.core import caching
 
@@ -254,10 +258,10 @@ def _kept_in(folder: str) -> Any:
 
 @cache
 def _compiler_of_parts() -> Any:
-    """numba's compiler for what kernels call, which leaves it to the kernel to make machine code of it.
+    """Return numba's compiler for functions that kernels call, without machine code of their own.
 
-    By itself numba makes optimised machine code of every function, and again of every function that calls it. Here
-    all of it becomes a part of the kernel, so that this code would never be run.
+    By default numba generates optimised machine code for every function, and again for every function that calls it.
+    Here all of it becomes a part of the kernel, so this code would never run.
     """
     from numba.core import codegen, compiler
 
@@ -273,14 +277,14 @@ def _compiler_of_parts() -> Any:
 
         def get_pointer_to_function(self, name: str) -> int:
             self._ensure_finalized()
-            return 0  # as of a function that cannot be called from Python
+            return 0  # like a function that cannot be called from Python
 
         @property
         def codegen(self) -> Part:
             return self
 
         def set_env(self, name: str, environment: Any) -> None:
-            """What an error would need that is raised here; there is no machine code to find it."""
+            """Set what an error raised here would need; there is no machine code to find it."""
 
     class CompilerOfParts(whole):  # type: ignore[misc]
         def define_pipelines(self) -> Any:
@@ -292,7 +296,7 @@ def _compiler_of_parts() -> Any:
 
 
 def _parts(function: FunctionType, above: tuple[FunctionType, ...] = ()) -> list[FunctionType]:
-    """The function and all that it calls, directly or not, each once, in an order that is always the same."""
+    """Return the function and all functions that it calls, directly or not, each once, in a fixed order."""
     if function in above:
         cycle = " -> ".join(each.__name__ for each in (*above[above.index(function) :], function))
         raise ValueError(f"{function.__name__} calls itself ({cycle}), which cannot be compiled; write it as a loop")
@@ -304,21 +308,23 @@ def _parts(function: FunctionType, above: tuple[FunctionType, ...] = ()) -> list
 
 
 def _content(function: FunctionType) -> tuple[Any, ...]:
-    """All of a function that compiling it may depend on, but for the content of the functions that it calls."""
+    """Return everything of a function that affects its compilation, except the content of the functions that it
+    calls."""
     values = [(name, _told(value)) for name, value in _read_by(function).items()]
     defaults = function.__defaults__, function.__kwdefaults__
     return function.__module__, function.__qualname__, defaults, _told(function.__code__), values, _layouts(function)
 
 
 def _layouts(function: FunctionType) -> list[Any]:
-    """The fields of the named tuples among the parameters, in order: machine code knows them by their positions."""
+    """Return the fields of the named tuples among the parameters, in order: machine code addresses them by
+    position."""
     words = re.findall(r"\w+", " ".join(map(str, function.__annotations__.values())))
     named = [function.__globals__.get(word) for word in words]
     return [_told(value) for value in named if isinstance(value, type) and hasattr(value, "_fields")]
 
 
 def _read_by(function: FunctionType) -> dict[str, Any]:
-    """The values of the global names and of the variables of enclosing functions that a function uses."""
+    """Return the values of the global names and of the variables of enclosing functions that a function uses."""
     read: dict[str, Any] = {}
     for code in _codes(function.__code__):
         for name in code.co_names:
@@ -337,7 +343,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _told(value: Any) -> Any:
-    """A value in a form whose ``repr`` changes with the value and with nothing else, as far as kernels use values."""
+    """Return a value in a form whose ``repr`` changes with the value and with nothing else, as far as kernels use
+    values."""
     if isinstance(value, CodeType):
         constants = [_told(constant) for constant in value.co_consts]
         return value.co_code, constants, value.co_names, value.co_varnames, value.co_freevars

@@ -1,8 +1,8 @@
-"""EASY backfilling for the plain kernel: who waits behind the head may start if the head is not delayed by it.
+"""EASY backfilling for the plain kernel: a job behind the head may start if it does not delay the head.
 
 Plain functions that run as Python and compile with numba unchanged. The head of the queue has a reservation: the
-cluster where, going by the times that jobs asked for, it can start first. It is made only when a job could pass, and
-kept until something may have moved it; the jobs that run are brought into the order of their planned ends only then.
+cluster where, by the times that jobs requested, it can start first. It is computed only when a job could pass, and
+kept until an event may have moved it; only then the running jobs are sorted by their planned ends.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from numpy import bool_, float64, int32, int64
     from numpy.typing import NDArray
 
-# What ``at`` holds of the reservation: its cluster, and how much will be idle there beside the head when it starts.
+# The elements of ``at``: the cluster of the reservation, and how many processors will be idle there beside the head.
 CLUSTER, SPARE = 0, 1
 NOT_MADE = -1
-# What ``counts`` holds: how many of the planned ends are in order, and how many there are.
+# The elements of ``counts``: how many of the planned ends are sorted, and how many there are.
 IN_ORDER, HELD = 0, 1
 
 
 class Plans(NamedTuple):
-    """What the scheduler believes of the future.
+    """The scheduler's beliefs about the future.
 
-    ``requested_s`` and ``ended`` are by job; ``end_s`` and ``job`` are planned ends, of jobs that run and of some
-    that have ended. ``at`` and ``start_s`` are the reservation of the head; ``idle`` is room to work out one.
-    ``least_s`` is no more than the least time requested in each block of the queue.
+    ``requested_s`` and ``ended`` are by job; ``end_s`` and ``job`` are planned ends, of running jobs and of some that
+    have ended. ``at`` and ``start_s`` are the reservation of the head; ``idle`` is scratch space for its computation.
+    ``least_s`` is at most the least requested time in each block of the queue.
     """
 
     requested_s: NDArray[float64]
@@ -58,11 +58,11 @@ class Plans(NamedTuple):
 
 
 def nothing_planned(requested_s: NDArray[float64], jobs_at_once: int, clusters: int) -> Plans:
-    """Plans for the time before the first job, with room for so many at once."""
+    """Return plans for the time before the first job, with room for this many at once."""
     import numpy
 
     jobs = len(requested_s)
-    room = 2 * jobs_at_once + 1  # as many again, so that those who have ended are seldom swept out
+    room = 2 * jobs_at_once + 1  # twice the room, so that ended jobs are rarely removed
     return Plans(
         requested_s,
         numpy.zeros(jobs, numpy.bool_),
@@ -77,10 +77,10 @@ def nothing_planned(requested_s: NDArray[float64], jobs_at_once: int, clusters: 
 
 
 def easy(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs, plans: Plans) -> None:
-    """Whoever fits starts, in the order of submission, unless the head of the queue would start later for it.
+    """Start every job that fits, in the order of submission, unless the head of the queue would start later.
 
-    Between two ends of jobs nobody in the queue gets a better chance, so that an arrival need only be tried alone;
-    but for a head that should have started by now, since a job runs longer than it asked for.
+    Between two ends of jobs no waiting job gains a better chance, so only an arrival must be tried; the exception is
+    a head that should have started by now, since a job exceeds its requested time.
     """
     arrived = 0
     while arrived < len(jobs.size) or waiting.bounds[JOBS] > 0:
@@ -138,10 +138,11 @@ def backfill(
 def next_beside_head(
     now_s: float, waiting: WaitingJobs, plans: Plans, place: int, most: int, most_beside: int
 ) -> int:
-    """The first place, from this one on, with a job that does not delay the head; beyond the end if none is.
+    """Return the first place, from this one on, with a job that does not delay the head; beyond the end if there is
+    none.
 
-    That is one of at most the size ``most`` that ends before the head is to start, and any of at most
-    ``most_beside``. Blocks are passed by as in ``next_fitting``, by the least time requested too.
+    Such a job has at most the size ``most`` and ends before the head is to start, or has at most ``most_beside``.
+    Blocks are skipped as in ``next_fitting``, also by the least requested time.
     """
     first, end, start_s = waiting.bounds[FIRST], waiting.bounds[END], plans.start_s[0]
     while place < end:
@@ -168,7 +169,7 @@ def next_beside_head(
 
 
 def most_beside_head(clusters: Clusters, plans: Plans) -> int:
-    """How large a job may be that still runs when the head is to start, and does not delay it."""
+    """Return the largest size of a job that still runs when the head is to start, and does not delay it."""
     withheld = withhold(clusters, plans)
     most = most_idle(clusters)
     give(clusters, plans.at[CLUSTER], withheld)
@@ -180,7 +181,7 @@ def start_beside_head(
 ) -> None:
     """Start a job that does not delay the head.
 
-    To a job that would still run when the head is to start, the cluster of the head offers no more than is to spare.
+    A job that would still run when the head is to start gets only the spare processors of the head's cluster.
     """
     if now_s + plans.requested_s[job] <= plans.start_s[0]:
         start_planned(jobs, job, now_s, clusters, ends, plans)
@@ -193,7 +194,7 @@ def start_beside_head(
 
 
 def withhold(clusters: Clusters, plans: Plans) -> int:
-    """Take what the head needs from its cluster, and say how much that is: to be given back."""
+    """Take what the head needs from its cluster, and return how much that is, for its later return."""
     cluster = plans.at[CLUSTER]
     withheld: int = max(0, clusters.idle[cluster] - plans.at[SPARE])
     clusters.idle[cluster] -= withheld
@@ -207,7 +208,7 @@ def withhold(clusters: Clusters, plans: Plans) -> int:
 def reserve(jobs: PlainJobs, size: int, now_s: float, clusters: Clusters, plans: Plans) -> None:
     """Find where and when the head, which does not fit now, can start first; ties go to the lowest index.
 
-    A job that runs on after its planned end is expected to end at any moment.
+    A job that exceeds its planned end is expected to end at any moment.
     """
     put_in_order(plans)
     for cluster in range(len(clusters.idle)):
@@ -228,7 +229,7 @@ def reserve(jobs: PlainJobs, size: int, now_s: float, clusters: Clusters, plans:
 
 
 def start_planned(jobs: PlainJobs, job: int, now_s: float, clusters: Clusters, ends: EndHeap, plans: Plans) -> None:
-    """Start a job that fits, and take down its planned end."""
+    """Start a job that fits, and record its planned end."""
     start(jobs, job, now_s, clusters, ends)
     if plans.counts[HELD] == len(plans.job):
         sweep_out_ended(plans)
@@ -238,7 +239,7 @@ def start_planned(jobs: PlainJobs, job: int, now_s: float, clusters: Clusters, e
 
 
 def end_all_planned(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, plans: Plans) -> float:
-    """All jobs with the next end have ended; returns when. An end before its time may move the reservation."""
+    """End all jobs with the next end, and return the time. An early end may move the reservation."""
     now_s: float = ends.end_s[0]
     while ends.held[0] > 0 and ends.end_s[0] == now_s:
         job = take_next_end(ends)
@@ -250,7 +251,7 @@ def end_all_planned(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, plans: P
 
 
 def sweep_out_ended(plans: Plans) -> None:
-    """Keep only the planned ends of jobs that run, and those in order in their order."""
+    """Keep only the planned ends of running jobs, and the sorted ones sorted."""
     kept = in_order = 0
     for place in range(plans.counts[HELD]):
         job = plans.job[place]
@@ -264,7 +265,7 @@ def sweep_out_ended(plans: Plans) -> None:
 
 
 def put_in_order(plans: Plans) -> None:
-    """Have the planned ends of the jobs that run in their order, and no others."""
+    """Sort the planned ends of the running jobs, and drop all others."""
     sweep_out_ended(plans)
     for taken in range(plans.counts[IN_ORDER], plans.counts[HELD]):
         end_s, job = plans.end_s[taken], plans.job[taken]
@@ -279,14 +280,14 @@ def put_in_order(plans: Plans) -> None:
 
 
 def join_planned(jobs: PlainJobs, job: int, waiting: WaitingJobs, plans: Plans) -> int:
-    """The job queues up behind all others; returns its place."""
+    """Append the job to the queue and return its place."""
     place = join(waiting, job, jobs.size[job])
     note_requested(plans, job, place)
     return place
 
 
 def close_ranks_planned(waiting: WaitingJobs, plans: Plans) -> None:
-    """As ``close_ranks``; where jobs have other places then, so have the times that they requested."""
+    """Close ranks as ``close_ranks`` does, and move the requested times with the jobs."""
     end = waiting.bounds[END]
     close_ranks(waiting)
     if waiting.bounds[END] < end:

@@ -1,7 +1,7 @@
-"""The jobs that run, by their ends: a binary heap in two arrays, for kernels.
+"""The running jobs by their ends: a binary heap in two arrays, for kernels.
 
-Plain functions that run as Python and compile with numba unchanged. Jobs that end at the same moment come out in no
-order that counts: a kernel takes out all of them before it looks at anything else.
+Plain functions that run as Python and compile with numba unchanged. The order of jobs that end at the same moment is
+undefined: a kernel removes all of them before anything else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class EndHeap(NamedTuple):
 
 
 def ends_of(jobs_at_once: int) -> EndHeap:
-    """An empty heap with room for so many jobs."""
+    """Return an empty heap with room for this many jobs."""
     import numpy
 
     room = jobs_at_once + 1
@@ -31,7 +31,7 @@ def ends_of(jobs_at_once: int) -> EndHeap:
 
 
 def add_end(ends: EndHeap, end_s: float, job: int) -> None:
-    """The job runs until then."""
+    """Add a job that runs until the given end."""
     place = ends.held[0]
     ends.held[0] = place + 1
     while place > 0:
@@ -46,12 +46,12 @@ def add_end(ends: EndHeap, end_s: float, job: int) -> None:
 
 
 def take_next_end(ends: EndHeap) -> int:
-    """Remove a job that ends first, at ``end_s[0]``, and say which it was. The heap must not be empty."""
+    """Remove a job that ends first, at ``end_s[0]``, and return it. The heap must not be empty."""
     gone: int = ends.job[0]
     held = ends.held[0] - 1
     ends.held[0] = held
     end_s, job = ends.end_s[held], ends.job[held]
-    # Beyond every end, so that a last child without a sibling needs no test of its own.
+    # Later than every end, so that a last child without a sibling needs no test of its own.
     ends.end_s[held] = inf
     place, child = 0, 1
     while child < held:

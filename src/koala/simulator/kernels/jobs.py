@@ -1,6 +1,6 @@
-"""What the plain kernels of every discipline do with a job: start it, and let it end.
+"""Starting and ending jobs in the plain kernels of every discipline.
 
-Plain functions that run as Python and compile with numba unchanged. Which job starts when is for the disciplines.
+Plain functions that run as Python and compile with numba unchanged. The disciplines decide which job starts when.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PlainJobs(NamedTuple):
-    """Jobs in the order of their submission, and what becomes of them: when each starts, and on which cluster."""
+    """Jobs in the order of their submission, with their results: when each starts, and on which cluster."""
 
     submit_s: NDArray[float64]
     run_s: NDArray[float64]
@@ -26,7 +26,7 @@ class PlainJobs(NamedTuple):
 
 
 def comes_first(jobs: PlainJobs, arrived: int, ends: EndHeap) -> bool:
-    """Whether the next thing to happen is the submission of a job: what ends at the same moment goes first."""
+    """Return True if the next event is the submission of a job: ends at the same moment come first."""
     if arrived >= len(jobs.submit_s):
         return False
     return bool(ends.held[0] == 0 or jobs.submit_s[arrived] < ends.end_s[0])
@@ -40,7 +40,7 @@ def start(jobs: PlainJobs, job: int, now_s: float, clusters: Clusters, ends: End
 
 
 def end_all(jobs: PlainJobs, clusters: Clusters, ends: EndHeap) -> float:
-    """All jobs with the next end have ended; returns when. There must be one."""
+    """End all jobs with the next end, and return the time. There must be one."""
     now_s: float = ends.end_s[0]
     while ends.held[0] > 0 and ends.end_s[0] == now_s:
         job = take_next_end(ends)

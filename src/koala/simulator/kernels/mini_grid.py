@@ -1,8 +1,8 @@
 """The kernel for mini-grids: co-allocated jobs that slow each other down on shared links, millions of them a second.
 
-Here are the grid, the run and its checks. The event loop that is compiled is in ``mini_grid_loop``, and the jobs come
-from ``koala.simulator.workloads.mini_grid`` or from wherever arrays come from. The times are those of the scheduler
-under the simulated world, bit by bit.
+This module has the grid, the run and its checks; ``mini_grid_loop`` the compiled event loop. The jobs come from
+``koala.simulator.workloads.mini_grid`` or from any arrays. The times equal those of the scheduler in the simulated
+world, bit by bit.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ if TYPE_CHECKING:
 
 __all__ = ["MiniGrid", "MiniGridError", "MiniGridJobs", "MiniGridRun", "mini_grid_workload", "run_mini_grid"]
 
-# Limits of what the kernel keeps: the sites of jobs in two bytes, their numbers in four, and room for all that may
+# Limits of the kernel's arrays: sites of jobs in two bytes, numbers of jobs in four, and room for all jobs that may
 # run at once.
 KERNEL_SITES_MAX = 2**15 - 1
 KERNEL_JOBS_MAX = 2**31 - 1
 KERNEL_NODES_MAX = 10_000_000
-# Arrays of any other kind would have the kernel compiled once more.
+# Arrays of any other kind would compile the kernel once more.
 _LAYOUT: Final = ("C", "A", "W")
 _ONE_FOR_ALL = ("share", "per_processor_bit_s", "pattern", "dimensions")
-# The last instant there is; times beyond it, and what is no number, are refused. However links stretch such times,
-# and however many jobs wait for each other, numbers hold the ends.
+# The last possible instant; later times, and values that are no number, are refused. The ends stay finite however
+# much links stretch such times, and however many jobs wait for each other.
 _LAST_S: Final = 1e250
 
 
 class MiniGridError(ValueError):
-    """Jobs, a grid or a policy that the kernel cannot run: says what is wrong and what to change."""
+    """Jobs, a grid or a policy that the kernel cannot run: the message says what is wrong and what to change."""
 
     def for_user(self) -> str:
-        """What is wrong, and what to do."""
+        """Return what is wrong, and what to do."""
         return str(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MiniGrid:
-    """Clusters with so many nodes each, and the links between them.
+    """Clusters with their numbers of nodes, and the links between them.
 
     >>> from koala.simulator import MiniGrid
     >>> MiniGrid.star([100, 100], uplink_mbit_s=1000.0).nodes
@@ -89,7 +89,8 @@ class MiniGrid:
 
     @classmethod
     def star(cls, nodes: Sequence[int] = (100,) * 4, uplink_mbit_s: float | None = 1000.0) -> MiniGrid:
-        """Clusters with a link each, all of one capacity; None is unlimited. The defaults are the paper's grid."""
+        """Return clusters with a link each, all of one capacity; None is unlimited. The defaults are the paper's
+        grid."""
         if uplink_mbit_s is not None and not 0 < uplink_mbit_s < inf:
             raise MiniGridError(f"links of {uplink_mbit_s} Mbit/s; give a number above 0, or None for unlimited ones")
         names = [f"C{number}" for number in range(1, len(nodes) + 1)]
@@ -97,22 +98,22 @@ class MiniGrid:
 
     @classmethod
     def of(cls, grid: Grid) -> MiniGrid:
-        """The sites and the network that a grid file describes; nothing else of it counts here."""
+        """Return the sites and the network of a grid file; everything else in it is ignored."""
         return cls(tuple(site.processors for site in grid.sites), compile_wiring(grid))
 
     def unlimited(self) -> MiniGrid:
-        """The same clusters with links that slow nobody down."""
+        """Return the same clusters with links that slow nobody down."""
         return dataclasses.replace(self, wiring=star(self.wiring.names[: len(self.nodes)]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MiniGridRun:
-    """What became of each job, in the order in which they were given, and of the links.
+    """The results for each job, in the order in which they were given, and for the links.
 
-    - ``start_s`` and ``end_s`` are nan for the jobs that never found a place, of which there are ``unplaced``;
-    - ``clusters``: on how many a job ran; ``site``: on which, if on one, else -1;
-    - ``saturation_most``: the greatest demand on each link that there ever was, as a multiple of its capacity, and
-      ``saturation_mean`` over the time from the first submission to the last end;
+    - ``start_s`` and ``end_s`` are nan for the ``unplaced`` jobs, which never found a place;
+    - ``clusters``: the number of clusters of a job; ``site``: its cluster if there is only one, else -1;
+    - ``saturation_most``: the greatest demand on each link, as a multiple of its capacity, and ``saturation_mean``
+      over the time from the first submission to the last end;
     - ``wasted_node_s``: how much longer than on one cluster the co-allocated jobs held their nodes.
 
     >>> from koala.simulator import MiniGrid, mini_grid_workload, run_mini_grid
@@ -134,10 +135,10 @@ class MiniGridRun:
 def run_mini_grid(jobs: MiniGridJobs, grid: MiniGrid, policy: str | ModuleChoice) -> MiniGridRun:
     """Run all jobs to their ends under a policy such as ``B1`` or ``B3(chunk=0.8, lslt=0.9)``.
 
-    A global queue in the order of submission is passed over whenever a job arrives or ends; a job goes whole to its
-    home, or to the tightest cluster that holds it, or is divided by the policy's module. ``Ideal`` runs with
-    unlimited links. Raises MiniGridError for jobs that cannot be run, and for a policy that there is not what
-    ``Catalogue.find`` raises.
+    A global queue in the order of submission is scanned whenever a job arrives or ends; a job goes whole to its home,
+    or to the tightest cluster that holds it, or is divided by the policy's module. ``Ideal`` runs with unlimited
+    links. Raises MiniGridError for jobs that cannot be run, and for an unknown policy the error of
+    ``Catalogue.find``.
 
     >>> from koala.simulator import MiniGrid, mini_grid_workload, run_mini_grid
     >>> jobs = mini_grid_workload(jobs_per_cluster=100)
@@ -212,7 +213,7 @@ def _routes(wiring: Wiring) -> SharedRoutes | None:
 
 
 def _belief(jobs: JobColumns, meta: Meta) -> Belief:
-    """Nothing seen, and the bisection factors of the jobs that there are, where they are needed."""
+    """Return an empty belief, with the bisection factors of the given jobs if they are needed."""
     import numpy
 
     if not meta.believes:
@@ -230,7 +231,7 @@ def _belief(jobs: JobColumns, meta: Meta) -> Belief:
 
 
 def _nobody_running(jobs: JobColumns, grid: MiniGrid) -> tuple[Coallocated, EndHeap]:
-    """Room for as many jobs as the nodes can hold at once, of the sizes that there are."""
+    """Return room for as many jobs as the nodes can hold at once, of the given sizes."""
     if len(jobs.size) == 0:
         return nobody_coallocated(1, 1, 1), ends_of(1)
     at_once = min(len(jobs.size), sum(grid.nodes) // int(jobs.size.min())) + 1
@@ -252,7 +253,7 @@ def _nothing_ran(count: int) -> Ran:
 
 
 def _run(jobs: JobColumns, links: LinkColumns, waiting: WaitingJobs, ran: Ran) -> MiniGridRun:
-    """What the kernel has left in its arrays, read."""
+    """Return the run from the kernel's arrays."""
     import numpy
 
     queue = slice(waiting.bounds[FIRST], waiting.bounds[END])
@@ -283,7 +284,8 @@ def _run(jobs: JobColumns, links: LinkColumns, waiting: WaitingJobs, ran: Ran) -
 
 
 def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> JobColumns:
-    """The jobs as arrays of the types that the kernel is compiled for; MiniGridError about the first bad one."""
+    """Return the jobs as arrays of the types that the kernel is compiled for; raise MiniGridError about the first bad
+    one."""
     import numpy
 
     if len(jobs) > KERNEL_JOBS_MAX:
@@ -304,7 +306,7 @@ def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> JobColumns:
     _refuse_outside(checked, "home", -1, len(grid.nodes) - 1, "give the index of a cluster, or -1 for none")
     _refuse_outside(checked, "work_s", 0.0, _LAST_S, "give seconds, 0 or more")
     _refuse_outside(checked, "share", 0.0, 1.0, "give a fraction of the work")
-    # So that demands never add up to more than the whole numbers of the kernel hold.
+    # The sum of all demands then fits into the kernel's integers.
     most_bit_s = UNLIMITED_BIT_S / nodes
     _refuse_outside(checked, "per_processor_bit_s", 0.0, most_bit_s, f"give 0 to {most_bit_s:.3g} bit/s")
     _refuse_outside(checked, "pattern", ALL_TO_ALL, SILENT, "give a number of koala.model.network")
@@ -316,7 +318,7 @@ def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> JobColumns:
 
 
 def _array(jobs: MiniGridJobs, name: str, kind: type[Any]) -> NDArray[Any]:
-    """A field as the kernel wants it; one value stands for all jobs where that is allowed."""
+    """Return a field in the kernel's form; where permitted, one value stands for all jobs."""
     import numpy
 
     values = numpy.atleast_1d(getattr(jobs, name))
@@ -333,7 +335,7 @@ def _array(jobs: MiniGridJobs, name: str, kind: type[Any]) -> NDArray[Any]:
 
 
 def _refuse_outside(jobs: JobColumns, name: str, least: float, most: float, cure: str) -> None:
-    """Raise an error about the first job with a value outside these bounds, or none that is a number."""
+    """Raise an error about the first job with a value outside these bounds, or with no number."""
     values: NDArray[Any] = getattr(jobs, name)
     if len(values) == 0 or (values.min() >= least and values.max() <= most):
         return

@@ -1,8 +1,8 @@
-"""The event loop of a mini-grid: arrivals, ends that slide, and the passes of the meta-scheduler over the queue.
+"""The event loop of a mini-grid: arrivals, moving ends, and the meta-scheduler's passes over the queue.
 
-Plain functions over arrays that run as Python and compile with numba unchanged; they call the very policies of
-``koala.policies`` and the very network of ``koala.model.network``. What happens in which order at one instant is
-said by ``run_events``. Arguments are checked, and arrays made, by ``koala.simulator.kernels.mini_grid``.
+Plain functions over arrays that run as Python and compile with numba unchanged; they call the policies of
+``koala.policies`` and the network of ``koala.model.network`` themselves. ``run_events`` defines the order of events
+at one instant. ``koala.simulator.kernels.mini_grid`` checks arguments and creates arrays.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from numpy import float64, int8, int16, int32
     from numpy.typing import NDArray
 
-# The site of a job that is on several.
+# The site of a job with several sites.
 SEVERAL = -1
-# The size of the largest job that can be placed, when it must be found out anew.
+# The size of the largest job that can be placed, when it must be recomputed.
 UNKNOWN = -1
 
 
 class JobColumns(NamedTuple):
-    """Jobs in the order of their submission. The last four hold a value for each, or one for all."""
+    """Jobs in the order of their submission. The last four contain a value for each job, or one for all."""
 
     submit_s: NDArray[float64]
     size: NDArray[int32]
@@ -51,9 +51,9 @@ class JobColumns(NamedTuple):
 
 
 class Meta(NamedTuple):
-    """The meta-scheduler: its module and what that goes by, the idle processors by site, and scratch room.
+    """The meta-scheduler: its module and the module's parameters, the idle processors by site, and scratch space.
 
-    A module that ``believes`` knows no bandwidth of a job in advance, and goes by those seen before. One that
+    A module that ``believes`` does not know a job's bandwidth in advance, and uses those seen before. A module that
     ``rescans`` may place a job now that it refused before, though nothing has been freed.
     """
 
@@ -68,10 +68,10 @@ class Meta(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What a module goes by that does not know the bandwidths of jobs in advance.
+    """The data of a module that does not know the bandwidths of jobs in advance.
 
-    ``seen`` is how many jobs were seen to communicate when they started co-allocated, and the mean of their bisection
-    bandwidths. ``factors`` are the bisection factors by pattern, dimensions (0 but for cubes) and size.
+    ``seen`` is how many jobs communicated when they started co-allocated, and the mean of their bisection bandwidths.
+    ``factors`` are the bisection factors by pattern, dimensions (0 except for cubes) and size.
     """
 
     seen: NDArray[float64]
@@ -79,7 +79,7 @@ class Belief(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """When each job started and ended, on how many sites, and on which, if on one."""
+    """When each job started and ended, on how many sites, and on which if it was one."""
 
     start_s: NDArray[float64]
     end_s: NDArray[float64]
@@ -98,11 +98,11 @@ def run_events(
     waiting: WaitingJobs,
     ran: Ran,
 ) -> None:
-    """Run until nothing happens any more; jobs that are never placed are left in the queue.
+    """Run until no event is left; jobs that are never placed stay in the queue.
 
-    At each instant all jobs that end leave together, and one pass goes over the queue; then the jobs that arrive are
-    taken one by one, each tried before the next; and when the clock moves on, the links are shared anew, once, if a
-    co-allocated job has started or ended. An arrival is tried alone where no other can fit that was refused before.
+    At each instant all jobs that end leave together, and one pass scans the queue; then arriving jobs are handled one
+    by one, each tried before the next; and when the clock advances, the links are shared once if a co-allocated job
+    has started or ended. An arrival is tried alone if no other job that was refused before can fit.
     """
     arrived = 0
     now = -inf
@@ -130,7 +130,8 @@ def run_events(
             most = UNKNOWN
         else:
             return
-        # One pass, from this place on. It stands here since a call that hands on all these arrays costs more than it.
+        # One pass, from this place on. It is inline, since a call that passes all these arrays costs more than the
+        # pass.
         left = False
         while place < waiting.bounds[END]:
             if most == UNKNOWN:
@@ -158,7 +159,7 @@ def run_events(
 
 
 def end_whole(now: float, jobs: JobColumns, meta: Meta, ends: EndHeap, ran: Ran) -> None:
-    """The jobs on one site that end now give back what they hold."""
+    """Free the processors of the jobs on one site that end now."""
     while ends.held[0] > 0 and ends.end_s[0] == now:
         job = take_next_end(ends)
         ran.end_s[job] = now
@@ -166,7 +167,7 @@ def end_whole(now: float, jobs: JobColumns, meta: Meta, ends: EndHeap, ran: Ran)
 
 
 def begin_whole(job: int, now: float, site: int, jobs: JobColumns, meta: Meta, ends: EndHeap, ran: Ran) -> None:
-    """The job starts on one site."""
+    """Start the job on one site."""
     meta.idle[site] -= jobs.size[job]
     ran.start_s[job] = now
     ran.clusters[job] = 1
@@ -177,7 +178,7 @@ def begin_whole(job: int, now: float, site: int, jobs: JobColumns, meta: Meta, e
 def divide(
     job: int, jobs: JobColumns, meta: Meta, belief: Belief, links: LinkColumns, routes: SharedRoutes | None
 ) -> bool:
-    """Whether the module has places on several sites for the job; they are in ``meta.parts`` then."""
+    """Return True if the module finds places on several sites for the job; they are in ``meta.parts`` then."""
     size = whole(jobs.size, job)
     pattern = whole(jobs.pattern, job)
     case = PlacementCase(
@@ -210,7 +211,7 @@ def begin_divided(
     coallocated: Coallocated,
     ran: Ran,
 ) -> None:
-    """The job starts on several sites, with ``meta.parts`` on each."""
+    """Start the job on several sites, with ``meta.parts`` on each."""
     size = whole(jobs.size, job)
     pattern = whole(jobs.pattern, job)
     dimensions = whole(jobs.dimensions, job)
@@ -238,13 +239,13 @@ def begin_divided(
 
 
 def believed_bit_s(belief: Belief, size: int) -> float:
-    """What a processor of a job of this size would send, if it had the mean bandwidth of those seen so far."""
+    """Return what a processor of a job of this size would send, at the mean bandwidth of the jobs seen so far."""
     factor = belief.factors[ALL_TO_ALL, 0, size]
     return belief.seen[1] / factor if factor > 0.0 else 0.0
 
 
 def observe(belief: Belief, per_processor: float, pattern: int, dimensions: int, size: int) -> None:
-    """A job starts co-allocated, and what it demands is seen from now on."""
+    """Record the demand of a job that starts co-allocated."""
     bisection_bit_s = per_processor * belief.factors[pattern, dimensions if pattern == CUBE else 0, size]
     if bisection_bit_s > 0.0:
         belief.seen[0] += 1.0
@@ -252,11 +253,11 @@ def observe(belief: Belief, per_processor: float, pattern: int, dimensions: int,
 
 
 def of(values: NDArray[Any], job: int) -> Any:
-    """The value of a job among values by job, or the one value of all jobs."""
+    """Return the value of a job among values by job, or the one value of all jobs."""
     return values[job if len(values) > 1 else 0]
 
 
 def whole(values: NDArray[Any], job: int) -> int:
-    """The same of whole numbers, with eight bytes: policies would be compiled once more for each other kind."""
+    """Return the same for an integer of eight bytes: policies would be compiled once more for each other kind."""
     number: int = 0 + values[job if len(values) > 1 else 0]
     return number

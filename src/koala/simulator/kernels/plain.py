@@ -1,8 +1,8 @@
 """The plain kernel: whole jobs on many clusters, millions of them a second, compiled with numba.
 
-One queue and one of three disciplines over it, each job on the cluster that worst fit chooses; no co-allocation, no
-links, no files, no faults. EASY backfilling is in ``easy``; the parts of all kernels are in ``heap``, ``clusters``
-and ``queue``.
+One queue with one of three disciplines, each job on the cluster that worst fit chooses; no co-allocation, no links,
+no files, no faults. EASY backfilling is in ``easy``; the parts of all kernels are in ``heap``, ``clusters`` and
+``queue``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DISCIPLINES = ("fcfs", "first-fit", "easy")
 PLAIN_JOBS_MAX = 2**31 - 1
 PLAIN_PROCESSORS_MAX = HOLE - 1
-# Arrays of any other kind would have the kernel compiled once more.
+# Arrays of any other kind would compile the kernel once more.
 _LAYOUT: Final = ("C", "A", "W")
 
 
@@ -47,7 +47,7 @@ class PlainRun(NamedTuple):
 
 
 class PlainKernelError(ValueError):
-    """Jobs or clusters that cannot be: says which, and what to change."""
+    """Impossible jobs or clusters: the message says which, and what to change."""
 
     def for_user(self) -> str:
         return str(self)
@@ -61,13 +61,13 @@ def run_plain(
     discipline: str,
     requested_s: ArrayLike | None = None,
 ) -> PlainRun:
-    """Run all jobs to their ends on clusters of so many processors each, and say when and where each started.
+    """Run all jobs to their ends on clusters of these sizes, and return when and where each started.
 
-    What ends at a moment ends first, all of it together, and then the queue is looked at once; then the jobs that
-    are submitted at that moment come one by one. ``fcfs`` lets nobody pass; ``first-fit`` starts whoever fits, in the
-    order of submission; ``easy`` does so where it does not delay the head of the queue, going by ``requested_s``, or
-    by ``run_s`` where there is none. Submissions must ascend, and each job must fit on some cluster when all is
-    idle: a ``PlainKernelError`` names the first that does not.
+    All jobs that end at a moment end first, and then the queue is scanned once; then the jobs that are submitted at
+    that moment come one by one. ``fcfs`` lets nobody pass; ``first-fit`` starts every job that fits, in the order of
+    submission; ``easy`` does so if it does not delay the head of the queue, by ``requested_s``, or by ``run_s``
+    without it. Submissions must ascend, and each job must fit on some idle cluster: a ``PlainKernelError`` names the
+    first that does not.
     """
     import numpy
 
@@ -91,7 +91,7 @@ def run_plain(
 
 
 def fcfs(jobs: PlainJobs, clusters: Clusters, ends: EndHeap) -> None:
-    """First come, first served. Those who wait are the jobs from the first not started to the last that arrived."""
+    """First come, first served. The waiting jobs are those from the first not started to the last that arrived."""
     arrived = started = 0
     while started < len(jobs.size):
         if comes_first(jobs, arrived, ends):
@@ -105,10 +105,10 @@ def fcfs(jobs: PlainJobs, clusters: Clusters, ends: EndHeap) -> None:
 
 
 def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs) -> None:
-    """Whoever fits starts, in the order of submission.
+    """Start every job that fits, in the order of submission.
 
-    After a look at the queue nobody in it fits any more, and less is idle after a start than before: an arrival need
-    only be tried alone, and a look goes on behind the job that it started.
+    After a scan no waiting job fits any more, and a start leaves fewer idle processors: only an arrival must be
+    tried, and a scan continues behind the job that it started.
     """
     arrived = 0
     while arrived < len(jobs.size) or waiting.bounds[JOBS] > 0:
@@ -134,7 +134,7 @@ def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiti
 
 
 def _jobs(submit_s: ArrayLike, run_s: ArrayLike, size: ArrayLike, largest: int) -> PlainJobs:
-    """The jobs as arrays of the types that the kernel is compiled for."""
+    """Return the jobs as arrays of the types that the kernel is compiled for."""
     import numpy
 
     sizes = numpy.asarray(size)
@@ -165,13 +165,13 @@ def _times_s(given: ArrayLike, jobs: int, name: str) -> NDArray[float64]:
     times_s = numpy.require(given, numpy.float64, _LAYOUT)
     if len(times_s) != jobs:
         raise PlainKernelError(f"there are {len(times_s)} values of {name} for {jobs} jobs; give each job one")
-    if jobs and not 0 <= times_s.min() <= times_s.max() < numpy.inf:  # nor is any of these comparisons true of nan
+    if jobs and not 0 <= times_s.min() <= times_s.max() < numpy.inf:  # these comparisons are false for nan, too
         _refuse(~((times_s >= 0) & (times_s < numpy.inf)), times_s, f"as its {name}; give seconds, 0 or more")
     return times_s
 
 
 def _refuse(wrong: NDArray[bool_], values: NDArray[Any], why: str) -> None:
-    """Raise an error about the first job that is wrong, if any is."""
+    """Raise an error about the first wrong job, if there is one."""
     if wrong.any():
         job = int(wrong.argmax())
         raise PlainKernelError(f"the job at index {job} has {values[job]} {why}")

@@ -1,8 +1,8 @@
-"""EASY over many clusters for the kernel: co-allocated jobs, of which the first has a plan that no other puts off.
+"""EASY over many clusters for the kernel: co-allocated jobs, whose first has a plan that no other job delays.
 
-What the core does with ``plan_depth`` 1 and one queue, job by job, for jobs that FCM divides and for components that
+It equals the core with ``plan_depth`` 1 and one queue, job by job, for jobs that FCM divides and for components that
 WF places: see ``koala.core.plans``. Plain functions that run as Python and compile with numba unchanged; the policies
-are the core's own. Nothing runs beyond its planned end.
+are the core's own. No job exceeds its planned end.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from numpy import float64, int64
     from numpy.typing import ArrayLike, NDArray
 
-# The places of all jobs are kept: no more jobs times clusters than this.
+# The places of all jobs are stored: the product of jobs and clusters is limited to this.
 PLANNED_CELLS_MAX = 2**28
-# What ``counts`` holds: how many jobs wait, how many run, and which job has the plan.
+# The elements of ``counts``: how many jobs wait, how many run, and which job has the plan.
 WAITING, RUNNING, PLANNED = 0, 1, 2
 NOBODY = -1
 
 
 class PlannedRun(NamedTuple):
-    """When each job started, and how many processors it had on each cluster, in the order that was given."""
+    """When each job started, and its processors on each cluster, in the given order."""
 
     start_s: NDArray[float64]
     parts: NDArray[int64]
 
 
 class PlannedJobs(NamedTuple):
-    """Jobs in the order of their submission, ``sizes`` of their components in decreasing order with zeros behind,
-    and what becomes of them."""
+    """Jobs in the order of their submission, with their results. ``sizes`` are their components in decreasing order,
+    padded with zeros."""
 
     submit_s: NDArray[float64]
     run_s: NDArray[float64]
@@ -49,8 +49,8 @@ class PlannedJobs(NamedTuple):
 
 
 class PlannedGrid(NamedTuple):
-    """What is idle, who waits in order, who runs by planned end; when the first is planned to start, the places that
-    are kept for it, and what is left beside them then. The rest is room to work in."""
+    """Idle processors, the queue in order, the running jobs by planned end; the planned start of the first job, the
+    places kept for it, and what is left beside them then. The rest is scratch space."""
 
     idle: MutableSequence[int]
     waiting: NDArray[int64]
@@ -74,12 +74,12 @@ def run_planned(
     *,
     divides: bool,
 ) -> PlannedRun:
-    """Run all jobs to their ends on these clusters. ``sizes`` has the components of each job as a row, with zeros
-    behind the last; with ``divides`` their total is divided by FCM, else WF places each.
+    """Run all jobs to their ends on these clusters. ``sizes`` has the components of each job as a row, padded with
+    zeros; with ``divides`` FCM divides their total, else WF places each.
 
-    What ends at a moment ends first, and the queue is looked at; then the jobs that are submitted at that moment come
-    one by one. Submissions ascend, each job fits on idle clusters, and none runs longer than it requested.
-    PlainKernelError where there are too many.
+    All jobs that end at a moment end first, and the queue is scanned; then the jobs that are submitted at that moment
+    come one by one. Submissions ascend, each job fits on idle clusters, and none exceeds its requested time. Raises
+    PlainKernelError if there are too many.
     """
     import numpy
 
@@ -124,7 +124,7 @@ def run_planned(
 
 
 def easy_over_clusters(jobs: PlannedJobs, grid: PlannedGrid, ends: EndHeap, divides: bool) -> None:
-    """All jobs, from the first submission to the last start."""
+    """Run all jobs, from the first submission to the last start."""
     arrived = 0
     while arrived < len(jobs.size) or grid.counts[WAITING] > 0:
         if arrived < len(jobs.size) and (ends.held[0] == 0 or jobs.submit_s[arrived] < ends.end_s[0]):
@@ -139,7 +139,7 @@ def easy_over_clusters(jobs: PlannedJobs, grid: PlannedGrid, ends: EndHeap, divi
 
 
 def arrive(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, ends: EndHeap, divides: bool) -> None:
-    """A job is tried at once, and waits if it cannot start."""
+    """Try a job at once; it waits if it cannot start."""
     if grid.counts[WAITING] > 0:
         fits = fits_behind(jobs, job, now_s, grid, divides)
     else:
@@ -154,7 +154,7 @@ def arrive(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, ends: E
 
 
 def scan(jobs: PlannedJobs, now_s: float, grid: PlannedGrid, ends: EndHeap, divides: bool) -> None:
-    """Start all that can start, in their order: the first while they fit, and then whoever puts off no plan."""
+    """Start all jobs that can start, in order: the first ones while they fit, and then those that delay no plan."""
     waiting, count = grid.waiting, grid.counts[WAITING]
     first = 0
     while first < count and starts_first(jobs, waiting[first], grid, divides):
@@ -175,7 +175,7 @@ def scan(jobs: PlannedJobs, now_s: float, grid: PlannedGrid, ends: EndHeap, divi
 
 
 def starts_first(jobs: PlannedJobs, job: int, grid: PlannedGrid, divides: bool) -> bool:
-    """Whether the first of the queue finds places, if need be those of its plan."""
+    """Return True if the first of the queue finds places, including those of its plan."""
     if place(jobs, job, grid.idle, grid, divides):
         return True
     if grid.counts[PLANNED] != job:
@@ -189,7 +189,8 @@ def starts_first(jobs: PlannedJobs, job: int, grid: PlannedGrid, divides: bool) 
 
 
 def fits_behind(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, divides: bool) -> bool:
-    """Whether a job finds places now without putting off the plan, which may take others at its time."""
+    """Return True if a job finds places now without delaying the plan, whose job may take other places at its
+    time."""
     if not place(jobs, job, grid.idle, grid, divides):
         return False
     if now_s + jobs.requested_s[job] <= grid.at[0]:
@@ -206,12 +207,12 @@ def fits_behind(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, di
 
 
 def plan_moves(jobs: PlannedJobs, grid: PlannedGrid, divides: bool) -> bool:
-    """Whether the plan finds places at its time beside what was found for another job; then it has them."""
+    """Return True if the plan finds places at its time beside those found for another job; then it has them."""
     taken, beside = grid.work, grid.spare
     for site in range(len(grid.idle)):
         beside[site] = max(0, grid.left[site] + grid.kept[site] - grid.found[site])
         taken[site] = grid.found[site]
-    # What was found is read again below: the policy works in other rooms.
+    # The places found are read again below: the policy works in other arrays.
     moves = place_aside(jobs, grid.counts[PLANNED], beside, grid, divides)
     if moves:
         for site in range(len(grid.idle)):
@@ -226,7 +227,7 @@ def plan_moves(jobs: PlannedJobs, grid: PlannedGrid, divides: bool) -> bool:
 
 
 def begin(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, ends: EndHeap) -> None:
-    """The job has the places that were found for it."""
+    """Start the job in the places that were found for it."""
     planned_end_s = now_s + jobs.requested_s[job]
     jobs.start_s[job] = now_s
     for site in range(len(grid.idle)):
@@ -245,7 +246,7 @@ def begin(jobs: PlannedJobs, job: int, now_s: float, grid: PlannedGrid, ends: En
 
 
 def end(jobs: PlannedJobs, job: int, grid: PlannedGrid) -> None:
-    """The job lets go of its places."""
+    """Free the job's places."""
     for site in range(len(grid.idle)):
         grid.idle[site] += jobs.parts[job, site]
     index = 0
@@ -265,7 +266,7 @@ def planned_end_of(jobs: PlannedJobs, job: int) -> float:
 
 
 def plan(jobs: PlannedJobs, job: int, grid: PlannedGrid, divides: bool) -> None:
-    """The earliest time at which the first of the queue finds places; a plan that it has only moves earlier."""
+    """Find the earliest time at which the first of the queue finds places; an existing plan only moves earlier."""
     raw = grid.spare
     for site in range(len(raw)):
         raw[site] = grid.idle[site]
@@ -297,7 +298,8 @@ def plan(jobs: PlannedJobs, job: int, grid: PlannedGrid, divides: bool) -> None:
 
 
 def place(jobs: PlannedJobs, job: int, idle: MutableSequence[int], grid: PlannedGrid, divides: bool) -> bool:
-    """Whether the policy finds places for the job on what is idle; ``found`` gets the processors by cluster."""
+    """Return True if the policy finds places for the job on idle processors; ``found`` gets the processors by
+    cluster."""
     if divides:
         return flexible_cluster_minimization(idle, jobs.size[job], 1, len(idle), grid.found) == 0
     for site in range(len(idle)):
@@ -306,7 +308,7 @@ def place(jobs: PlannedJobs, job: int, idle: MutableSequence[int], grid: Planned
 
 
 def place_aside(jobs: PlannedJobs, job: int, idle: MutableSequence[int], grid: PlannedGrid, divides: bool) -> bool:
-    """The same without ``work``: what is idle is used up instead."""
+    """Return the same as ``place`` without ``work``: ``idle`` is used up instead."""
     if divides:
         return flexible_cluster_minimization(idle, jobs.size[job], 1, len(idle), grid.found) == 0
     return is_spread(jobs, job, idle, grid, idle)
@@ -315,7 +317,8 @@ def place_aside(jobs: PlannedJobs, job: int, idle: MutableSequence[int], grid: P
 def is_spread(
     jobs: PlannedJobs, job: int, idle: MutableSequence[int], grid: PlannedGrid, left: MutableSequence[int]
 ) -> bool:
-    """WF on what is idle, of which ``left`` is a copy or, as only its length counts, the thing itself."""
+    """Return True if WF places the job on ``idle``; ``left`` is a copy or, since only its length counts, the array
+    itself."""
     if worst_fit(idle, jobs.sizes[job], left, grid.chosen) >= 0:
         return False
     for site in range(len(idle)):

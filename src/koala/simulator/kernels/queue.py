@@ -1,8 +1,8 @@
-"""The jobs that wait, in the order of their submission, for kernels: who is the next that is small enough?
+"""The waiting jobs in the order of submission, for kernels: which is the next that is small enough?
 
-Plain functions that run as Python and compile with numba unchanged. Places stand in blocks with the least size in
-each, and blocks in rows with theirs, so that a long queue in which nothing fits is passed by in big steps. A job that
-leaves makes a hole; when holes are the most of the queue, it closes ranks.
+Plain functions that run as Python and compile with numba unchanged. Places form blocks with the least size in each,
+and blocks form rows with theirs, so that a search skips a long queue in which nothing fits in big steps. A job that
+leaves makes a hole; when most places are holes, the queue closes ranks.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ BLOCK_SHIFT = 6
 BLOCK = 1 << BLOCK_SHIFT
 ROW_SHIFT = 2 * BLOCK_SHIFT
 ROW = 1 << ROW_SHIFT
-# How many more holes than jobs there may be, so that a short queue does not close ranks for every job.
+# This many more holes than jobs are allowed, so that a short queue does not close ranks for every job.
 SLACK = 16
 # The size at a place that a job has left: larger than any job.
 HOLE = 2**31 - 1
-# What ``bounds`` holds: the first place with a job, the place after the last, and how many jobs lie between.
+# The elements of ``bounds``: the first place with a job, the place after the last, and how many jobs lie between.
 FIRST, END, JOBS = 0, 1, 2
 
 
 class WaitingJobs(NamedTuple):
-    """Sizes and jobs by place, at most the least size by block and by row, and the bounds of what is in use.
+    """Sizes and jobs by place, at most the least size by block and by row, and the bounds of the used part.
 
-    Of a row that is not full yet nothing is known: its least is 0.
+    The least size of a row that is not full yet is unknown: it is 0.
     """
 
     size: NDArray[int32]
@@ -39,7 +39,7 @@ class WaitingJobs(NamedTuple):
 
 
 def nobody_waiting(jobs: int) -> WaitingJobs:
-    """An empty queue with room for so many jobs. Memory is taken as the queue grows, and not before."""
+    """Return an empty queue with room for this many jobs. Memory is allocated only as the queue grows."""
     import numpy
 
     return WaitingJobs(
@@ -52,7 +52,7 @@ def nobody_waiting(jobs: int) -> WaitingJobs:
 
 
 def join(waiting: WaitingJobs, job: int, size: int) -> int:
-    """The job queues up behind all others; returns its place."""
+    """Append the job to the queue and return its place."""
     place: int = waiting.bounds[END]
     waiting.size[place] = size
     waiting.job[place] = job
@@ -67,9 +67,10 @@ def join(waiting: WaitingJobs, job: int, size: int) -> int:
 
 
 def next_fitting(waiting: WaitingJobs, place: int, size: int) -> int:
-    """The first place, from this one on, with a job of at most this size; beyond the end of the queue if none is.
+    """Return the first place, from this one on, with a job of at most this size; beyond the end of the queue if there
+    is none.
 
-    Where it looks through a whole block in vain, it notes the least size there anew.
+    A futile search of a whole block updates the least size there.
     """
     first, end = waiting.bounds[FIRST], waiting.bounds[END]
     while place < end:
@@ -96,7 +97,7 @@ def next_fitting(waiting: WaitingJobs, place: int, size: int) -> int:
 
 
 def note_row(waiting: WaitingJobs, row: int) -> None:
-    """Note what its blocks say of a full row."""
+    """Set the least size of a full row from its blocks."""
     begin = row << (ROW_SHIFT - BLOCK_SHIFT)
     least = waiting.least[begin]
     for block in range(begin + 1, begin + (ROW >> BLOCK_SHIFT)):
@@ -105,13 +106,13 @@ def note_row(waiting: WaitingJobs, row: int) -> None:
 
 
 def leave(waiting: WaitingJobs, place: int) -> None:
-    """The job at this place waits no longer. Places stay as they are until ``close_ranks``."""
+    """Remove the job at this place from the queue. Places stay the same until ``close_ranks``."""
     waiting.size[place] = HOLE
     waiting.bounds[JOBS] -= 1
 
 
 def close_ranks(waiting: WaitingJobs) -> None:
-    """Bring the bounds up to date, and the jobs together where most places are holes: places are other ones then."""
+    """Update the bounds, and move jobs together if most places are holes, which changes places."""
     first, end, jobs = waiting.bounds[FIRST], waiting.bounds[END], waiting.bounds[JOBS]
     if jobs == 0:
         waiting.bounds[FIRST] = 0

@@ -1,1 +1,1 @@
-"""What a simulation shows: the HTML page, the timeline and remarks on its numbers."""
+"""The display of a simulation: the HTML page, the timeline and remarks on its numbers."""

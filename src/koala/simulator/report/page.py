@@ -1,6 +1,6 @@
 """The page of a simulation: one HTML file with charts of use, queue and waits, and a Gantt chart of every job.
 
-The page fetches nothing: style, script and data are inside. The same run gives the same page, byte for byte.
+The page fetches nothing: it contains its style, script and data. The same run gives the same page, byte for byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TEMPLATE, _STYLE, _SCRIPT = "page.html.j2", "page.css", "page.js"
 
 
 def page(picture: RunPicture) -> str:
-    """The whole page."""
+    """Return the whole page."""
     folder = resources.files("koala.simulator.report")
     template, style, script = ((folder / name).read_text(encoding="utf-8") for name in (_TEMPLATE, _STYLE, _SCRIPT))
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -34,13 +34,13 @@ def page(picture: RunPicture) -> str:
 
 
 def _in_script(value: object) -> str:
-    """JSON that can stand inside a script element, whatever the names in it are."""
+    """Return JSON that is safe inside a script element, with any names in it."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def duration(seconds: float | None) -> str:
-    """A time in the two units that matter: 12.3 s, 4 min 05 s, 3 h 20 min, 2 d 04 h."""
+    """Return a time in its two main units: 12.3 s, 4 min 05 s, 3 h 20 min, 2 d 04 h."""
     if seconds is None:
         return "-"
     if seconds < 60:

@@ -1,7 +1,7 @@
-"""What the page of a simulation shows, and how it travels inside the page: columns of numbers, as compact as they go.
+"""The data of a simulation's page, in compact columns of numbers.
 
-Nothing here draws; the script of the page does, see ``page.js``. Built from a run's result by
-``koala.simulator.report.page_holds`` and ``koala.simulator.trace_run``.
+Nothing here draws; the script of the page does, see ``page.js``. ``koala.simulator.report.page_holds`` and
+``koala.simulator.trace_run`` build it from a run's result.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 # Stands for a time that never came.
 NEVER = 2**32 - 1
-# The page counts in whole units of time, the finest of these that lets the run fit into 32 bits.
+# The page counts in whole units of time: the finest of these with which the run fits into 32 bits.
 _UNITS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-# Bounds between the classes of waits: about three to a factor of ten, at times that people know.
+# Bounds between the classes of waits: about three for each factor of ten, at familiar times.
 WAIT_EDGES_S = (1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10800, 36000, 86400, 259200, 864000, 2592000, 8640000)
 WAIT_NAMES = (
     *("under 1 s", "1 - 3 s", "3 - 10 s", "10 - 30 s", "30 s - 1 min", "1 - 3 min", "3 - 10 min", "10 - 30 min"),
@@ -27,12 +27,12 @@ WAIT_NAMES = (
     *("30 - 100 days", "over 100 days"),
 )
 LONGEST_WAITS = 10
-# Types of columns: 8, 16 and 32 bits without a sign, and floating point for what is beyond.
+# Types of columns: 8, 16 and 32 bits without a sign, and floating point for larger values.
 _NARROW, _MIDDLE, _WIDE, _ANY = "B", "H", "I", "d"
 
 
 class PageHold(NamedTuple):
-    """Processors of one site that a job had: ``job`` and ``site`` are places in the lists of both.
+    """Processors of one site that a job had: ``job`` and ``site`` are indices into the lists of both.
 
     >>> from koala.simulator import PageHold
     >>> PageHold(job=0, site=1, processors=16, from_s=0.0, to_s=60.0).processors
@@ -48,9 +48,10 @@ class PageHold(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunPicture:
-    """One run as the page shows it. Columns have one value a job, in order of submission; None never happened.
+    """One run as the page shows it. Columns have one value for each job, in order of submission; None
+    marks what never happened.
 
-    ``holds`` says who had which processors when. ``facts`` are the run in a few numbers: (what, how much).
+    ``holds`` says who had which processors when. ``facts`` summarise the run in a few numbers: (what, how much).
     """
 
     title: str
@@ -68,7 +69,7 @@ class RunPicture:
 
 
 class WaitClass(NamedTuple):
-    """How many jobs waited so long, as a share of all and with all that waited less."""
+    """How many jobs waited this long, as a share of all, and cumulative with all shorter waits."""
 
     name: str
     jobs: int
@@ -78,7 +79,7 @@ class WaitClass(NamedTuple):
 
 
 class LongWait(NamedTuple):
-    """One of the jobs that waited longest; ``row`` is its place among the jobs."""
+    """One of the jobs that waited longest; ``row`` is its index among the jobs."""
 
     row: int
     job: int
@@ -88,14 +89,14 @@ class LongWait(NamedTuple):
 
 
 def waits_of(picture: RunPicture) -> list[float]:
-    """The waits of the jobs that started."""
+    """Return the waits of the jobs that started."""
     return [
         start - submit for submit, start in zip(picture.submit_s, picture.start_s, strict=True) if start is not None
     ]
 
 
 def wait_classes(waits_s: Sequence[float]) -> list[WaitClass]:
-    """The distribution of waits, from the shortest class to the last that has a job."""
+    """Return the distribution of waits, from the shortest class to the last that has a job."""
     counts = [0] * len(WAIT_NAMES)
     for wait_s in waits_s:
         counts[bisect_right(WAIT_EDGES_S, wait_s)] += 1
@@ -110,7 +111,7 @@ def wait_classes(waits_s: Sequence[float]) -> list[WaitClass]:
 
 
 def longest_waits(picture: RunPicture) -> list[LongWait]:
-    """The jobs that waited longest, the longest first; ties by submission."""
+    """Return the jobs that waited longest, the longest first; ties by submission."""
     waits = (
         (start - submit, -row)
         for row, (submit, start) in enumerate(zip(picture.submit_s, picture.start_s, strict=True))
@@ -129,7 +130,8 @@ def longest_waits(picture: RunPicture) -> list[LongWait]:
 
 
 def packed(picture: RunPicture) -> dict[str, Any]:
-    """Everything that the script needs, ready for JSON; times count from ``origin_s`` in units of ``unit_s``."""
+    """Return everything that the script needs, ready for JSON; times count from ``origin_s`` in units of
+    ``unit_s``."""
     origin_s, last_s = _span(picture)
     unit_s = next((unit for unit in _UNITS_S if (last_s - origin_s) / unit < NEVER - 1), _UNITS_S[-1])
 
@@ -146,7 +148,7 @@ def packed(picture: RunPicture) -> dict[str, Any]:
         "hold_from": times(hold.from_s for hold in holds),
         "hold_to": times(min(hold.to_s, last_s) for hold in holds),
     }
-    # What goes without saying is left out: ids from 1 on, and one hold a job with all of its processors and times.
+    # Defaults are omitted: ids from 1 on, and one hold for each job with all of its processors and times.
     if list(picture.ids) != list(range(1, len(picture.ids) + 1)):
         columns["id"] = _fitting(picture.ids)
     if [hold.job for hold in holds] != list(range(len(picture.ids))):
@@ -165,7 +167,7 @@ def packed(picture: RunPicture) -> dict[str, Any]:
 
 
 def _span(picture: RunPicture) -> tuple[float, float]:
-    """The first submission and the last known moment."""
+    """Return the first submission and the last known moment."""
     known = [*picture.submit_s, *(end for end in picture.end_s if end is not None)]
     known += [start for start in picture.start_s if start is not None]
     known += [hold.to_s for hold in picture.holds if hold.to_s < float("inf")]
@@ -173,7 +175,7 @@ def _span(picture: RunPicture) -> tuple[float, float]:
 
 
 def _fitting(values: Sequence[int]) -> dict[str, str]:
-    """A column of whole numbers in the narrowest type that holds them all."""
+    """Return a column of whole numbers in the narrowest type that fits them all."""
     least, most = min(values, default=0), max(values, default=0)
     if least < 0 or most >= 2**32:
         return _column(_ANY, values)

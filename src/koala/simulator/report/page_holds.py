@@ -1,7 +1,7 @@
-"""From a run of the scheduler to the picture of it: who held which processors when, read from the run's log.
+"""The picture of a run of the scheduler: who held which processors when, from the run's log.
 
-The collector is given the log while the run writes it and keeps only what is drawn, so that a long run needs no file
-for it. A component holds its processors from the command that starts it until the event that ends it.
+The collector receives the log while the run writes it and keeps only what is drawn, so a long run needs no file for
+it. A component holds its processors from the command that starts it until the event that ends it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Start(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """What matters of a line: the start of a component, which is a command, or its end, which is an event."""
+    """The relevant part of a line: the start of a component, which is a command, or its end, which is an event."""
 
     at: float
     event: str = ""
@@ -38,7 +38,7 @@ class _Line(msgspec.Struct):
 
 
 class HoldCollector:
-    """Takes pieces of a log, whole lines each, and keeps the holds in the order in which they began."""
+    """Receives pieces of a log, whole lines each, and keeps the holds in the order in which they began."""
 
     def __init__(self, grid: Grid) -> None:
         self._sites = {site.name: place for place, site in enumerate(grid.sites)}
@@ -47,10 +47,10 @@ class HoldCollector:
         self._ended: list[PageHold] = []
 
     def take(self, piece: bytes) -> None:
-        """Some lines of the log."""
+        """Take some lines of the log."""
         start, end = f'"{_START}"'.encode(), f'"{_END}"'.encode()
         for line in piece.split(b"\n"):
-            # Most lines are of neither kind, and decoding them would take longer than all the rest.
+            # Most lines are of neither kind, and decoding them would take longer than everything else.
             if start in line or end in line:
                 self._take(self._decode(line))
 
@@ -64,7 +64,7 @@ class HoldCollector:
                 self._ended.append(PageHold(*held, line.at))
 
     def holds(self) -> list[PageHold]:
-        """All of them by job number and beginning; what was held when the log ended has no end."""
+        """Return all holds by job number and start; holds that were open when the log ended have no end."""
         still = [PageHold(*held, float("inf")) for held in self._held.values()]
         return sorted([*self._ended, *still], key=lambda hold: (hold.job, hold.from_s, hold.site))
 
@@ -81,9 +81,9 @@ def run_picture(
     ids: Sequence[int] | None = None,
     start_unix_s: float | None = None,
 ) -> RunPicture:
-    """The picture of a run from its table of jobs, ordered by job, and its holds, which name jobs by number.
+    """Return the picture of a run from its table of jobs, ordered by job, and its holds, which name jobs by number.
 
-    ``ids`` are what to call the jobs instead of their numbers.
+    ``ids`` are shown for the jobs instead of their numbers.
     """
     places = {row.job: place for place, row in enumerate(rows)}
     return RunPicture(

@@ -1,4 +1,4 @@
-"""Remarks for the reader of a run's numbers: where its policy did not fit what the jobs asked for."""
+"""Remarks for the reader of a run's numbers: where its policy did not fit the requests of the jobs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from koala.policies import Catalogue, UnknownPolicyError
 
 
 def notes(requests: Iterable[Request], policy: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """One sentence for each way in which jobs were not placed as the name of the run's policy suggests."""
+    """Return one sentence for each way in which jobs were not placed as the name of the run's policy suggests."""
     counts: Counter[str] = Counter()
-    jobs: dict[int, tuple[Request, int]] = {}  # many have the very same request
+    jobs: dict[int, tuple[Request, int]] = {}  # many have an identical request
     for request in requests:
         known = jobs.get(id(request))
         jobs[id(request)] = (request, 1) if known is None else (request, known[1] + 1)

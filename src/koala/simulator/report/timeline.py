@@ -1,6 +1,7 @@
-"""A run as a picture needs it: who held which site's processors from when to when, which files moved, what was said.
+"""A run as a picture needs it: who held which site's processors from when to when, which files moved, which remarks
+fell.
 
-Built from the lines of a run's log and from nothing else, so that what is drawn is what happened.
+It is built from the lines of a run's log alone, so that the picture shows what happened.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Move(msgspec.Struct):
 
 
 class Silence(msgspec.Struct):
-    """A time at which a site did not answer."""
+    """A period in which a site did not answer."""
 
     site: SiteName
     from_s: float
@@ -57,7 +58,7 @@ class Silence(msgspec.Struct):
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """One thing that happened to a job."""
+    """A remark about a job at one moment."""
 
     at_s: float
     job: JobId
@@ -71,7 +72,7 @@ class _Line(msgspec.Struct):
 
 
 class Timeline:
-    """Everything of a run that has a beginning and an end, in the order in which it began."""
+    """All parts of a run that have a beginning and an end, in the order in which they began."""
 
     def __init__(self) -> None:
         self.names: dict[JobId, str] = {}
@@ -85,7 +86,7 @@ class Timeline:
 
     @classmethod
     def from_log(cls, lines: Iterable[bytes]) -> Timeline:
-        """The timeline of a whole log."""
+        """Return the timeline of a whole log."""
         timeline = cls()
         as_line = msgspec.json.Decoder(_Line)
         as_event = msgspec.json.Decoder(AnyEvent)
@@ -125,27 +126,27 @@ class Timeline:
             case _:
                 pass
 
-    # ------------------------------------------------------------------------------- what can happen, one method each
+    # -------------------------------------------------------------------------------------------- the kinds of events
 
     def remark(self, at_s: float, job: JobId, text: str) -> None:
-        """Something was said of a job."""
+        """Add a remark about a job."""
         self.remarks.append(Remark(at_s, job, text))
 
     def submitted(self, at_s: float, job: JobId, name: str, kind: str, processors: int, priority: str | None) -> None:
-        """A job is there; its priority may not be known."""
+        """Add a submitted job; its priority may be unknown."""
         self.names[job] = name
         rank = f", {priority} priority" if priority is not None else ""
         self.remark(at_s, job, f"submitted: {kind}, {processors} processors{rank}")
 
     def claimed(self, at_s: float, token: str, job: JobId, site: SiteName, processors: int) -> None:
-        """A component claims processors."""
+        """Record that a component claims processors."""
         hold = Hold(job, site, processors, at_s)
         self._by_token[token] = hold
         self.holds.append(hold)
 
     def barrier_opened(self, at_s: float, job: JobId, tokens: Iterable[str]) -> bool:
-        """The components may start. False for an opening that is repeated because an answer was late: it does not
-        start the application again."""
+        """Record that the components may start. Return False for a repeated opening after a late answer, which does
+        not start the application again."""
         waiting = [hold for token in tokens if (hold := self._by_token[token]).runs_s > at_s]
         for hold in waiting:
             hold.runs_s = at_s
@@ -154,29 +155,29 @@ class Timeline:
         return bool(waiting)
 
     def component_ended(self, at_s: float, token: str) -> None:
-        """A component holds nothing any more."""
+        """Record that a component holds nothing any more."""
         if token in self._by_token:
             self._by_token[token].to_s = min(at_s, self._by_token[token].to_s)
 
     def transfer_started(self, at_s: float, transfer: str, file: str, source: SiteName, target: SiteName) -> None:
-        """A file is on its way."""
+        """Record that a file is moving."""
         move = Move(file, source, target, at_s)
         self._by_transfer[transfer] = move
         self.moves.append(move)
 
     def transfer_ended(self, at_s: float, transfer: str) -> Move | None:
-        """A transfer arrived, broke or was cancelled; None of one that never started."""
+        """Record that a transfer arrived, broke or was cancelled; None if it never started."""
         move = self._by_transfer.get(transfer)
         if move is not None:
             move.to_s = min(at_s, move.to_s)
         return move
 
     def site_silent(self, at_s: float, site: SiteName) -> None:
-        """A site does not answer."""
+        """Record that a site does not answer."""
         self.silences.append(Silence(site, at_s))
 
     def site_reported(self, at_s: float, site: SiteName) -> None:
-        """A site answers."""
+        """Record that a site answers."""
         for silence in self.silences:
             if silence.site == site:
                 silence.to_s = min(at_s, silence.to_s)

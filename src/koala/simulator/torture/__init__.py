@@ -1,1 +1,1 @@
-"""Storms of faults over the scheduler, and the named promises that it keeps in them."""
+"""Storms of faults around the scheduler, and the named promises that it keeps in them."""

@@ -1,8 +1,7 @@
-"""A calm grid: nobody else uses its sites and nothing goes wrong, so that plans must be kept to the second.
+"""A calm grid: nobody else uses its sites and nothing fails, so plans must hold to the second.
 
-Its jobs are of one priority, come faster than they can run, and end within their walltimes. Two promises are checked
-there that a storm could not keep: no plan is put off but for that of a job with tasks of several shapes, and no job
-starves.
+Its jobs have one priority, arrive faster than they can run, and end within their walltimes. Two promises are checked
+here that a storm could break: only a job with tasks of several shapes may have its plan delayed, and no job starves.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_e
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
-# Times are sums of floating-point numbers; nearer than this is the same moment.
+# Times are sums of floating-point numbers; closer ones are the same moment.
 MOMENT_S = 1e-6
-# A walltime is up to so many times what the job takes.
+# A walltime is up to this many times the job's execution time.
 WALLTIME_FACTOR_MAX = 4.0
 
 
 def draw_calm(seed: int) -> Storm:
-    """The calm grid of this seed, always the same."""
+    """Return the calm grid of this seed, always the same."""
     rng = stream(seed, "calm")
     sites = tuple(
         Site(name=f"s{index + 1}", processors=rng.randint(2, 24), quota=rng.choice((1.0, 1.0, 0.75)))
@@ -78,7 +77,7 @@ def draw_calm(seed: int) -> Storm:
 
 
 class PlanPromises:
-    """Follows the plans of one run on a calm grid; ``fail`` is called with the name of a broken promise."""
+    """Follows the plans of one run on a calm grid; calls ``fail`` with the name of a broken promise."""
 
     def __init__(self, scheduler: Scheduler, storm: Storm, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -89,10 +88,10 @@ class PlanPromises:
             (arrival.request.walltime_s or default_s for arrival in storm.arrivals), default=default_s
         )
         self._planned: dict[JobId, float] = {}
-        self._latest: dict[JobId, float] = {}  # by when each job must have places
+        self._latest: dict[JobId, float] = {}  # the deadline by which each job must have places
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if not self._calm:
             return
         ledger = self._ledger
@@ -112,7 +111,7 @@ class PlanPromises:
             planned_at = job.planned.at
             before_s = self._planned.get(job_id, planned_at)
             if len(job.demand.groups) > 1:
-                # Packing one shape after the other is a heuristic: what comes free may leave fewer places.
+                # Packing one shape after the other is a heuristic: more free space may have fewer places.
                 before_s = planned_at
             if planned_at > before_s + MOMENT_S:
                 self._fail(

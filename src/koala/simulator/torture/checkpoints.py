@@ -1,4 +1,4 @@
-"""Jobs that save their state in a storm: which do is drawn here, and the promises about it are checked."""
+"""Jobs that save their state in a storm: this module draws them and checks the promises about them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from koala.simulator.world.world import World
 
 LOSES = "a restart loses at most the work since its last checkpoint"
 WHOLE = "a checkpoint is whole or absent"
-# Fractions of an execution closer than this are the same.
+# Fractions of an execution closer than this are equal.
 _ROUNDING = 1e-9
 
 
 def with_checkpoints(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """In some storms some jobs save their state, every so often or when they are asked to."""
+    """In some storms let some jobs save their state, at intervals or on request."""
     if rng.random() < 0.5:
         return arrivals
     return tuple(
@@ -47,7 +47,7 @@ def _checkpoint(rng: random.Random, request: Request) -> Checkpoint:
 
 
 class CheckpointPromises:
-    """Follows the runs of jobs that save their state; ``fail`` is called with the name of a broken promise."""
+    """Follows the runs of jobs that save their state; calls ``fail`` with the name of a broken promise."""
 
     def __init__(self, scheduler: Scheduler, world: World, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -58,7 +58,7 @@ class CheckpointPromises:
         self._ended: set[Token] = set()
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if isinstance(event, ComponentEnded):
             self._ended.add(event.token)
         elif isinstance(event, JobSubmitted) and event.request.checkpoint is not None:
@@ -79,7 +79,7 @@ class CheckpointPromises:
                     self._fail(WHOLE, f"job {command.job} goes on from {source.token}, which may still write")
         runs = self._runs.setdefault(command.job, [])
         if runs and set(command.tokens) <= set(runs[0]):
-            return  # a component that had not heard of it
+            return  # a component that had not received it
         request, components = self._requests[command.job], self._world.components.components
         if runs and components[command.tokens[0]].run == components[runs[0][0]].run:
             return  # tasks that were spawned into the run
@@ -94,7 +94,7 @@ class CheckpointPromises:
         self._runs[command.job] = [command.tokens, *runs[: CHECKPOINT_RUNS_MAX - 1]]
 
     def _least(self, part: int, request: Request, runs: list[tuple[Token, ...]]) -> float:
-        """How much a component must have done when it goes on, by what its last run did where it can be reached."""
+        """Return how much a component must have done when it continues, by its last run's reachable checkpoints."""
         assert request.checkpoint is not None
         for run in runs:
             component = self._world.components.components.get(run[part]) if part < len(run) else None

@@ -1,5 +1,5 @@
-"""Promises about the times of plans: what is kept before them stays within the budget and is given back, and what is
-told of starts can be true."""
+"""Promises about the times of plans: early claims stay within the budget and are returned, and predicted starts can
+be true."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from koala.policies.interface import staging_s
 WITHIN = "what is held stays within the budget"
 GIVEN_BACK = "what is held early is given back"
 TOLD = "a told start can be true"
-# Sums of floating-point numbers: less than this is nothing.
+# Sums of floating-point numbers: a smaller value counts as zero.
 LITTLE_S = 1e-3
-# Far more than the errors of as many sums as a storm has events.
+# Far more than the rounding errors of as many sums as a storm has events.
 NEAR_S = 10.0
 
 
 class EarlyClaimPromises:
-    """Adds up by itself what components keep; ``fail`` is called with the name of a broken promise and the detail."""
+    """Adds up independently what components keep; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -31,10 +31,10 @@ class EarlyClaimPromises:
         self._holding: dict[JobId, int] = {}
         self._since = 0.0
         self._kept: deque[tuple[float, JobId, float]] = deque()  # until when, who, and how much processor time
-        self._about: dict[JobId, float] = {}  # by job the sum of these, but for errors of rounding that add up
+        self._about: dict[JobId, float] = {}  # the sum of these by job, except for accumulated rounding errors
 
     def after(self, event: AnyEvent) -> None:
-        """Add up until now, and look who keeps what from now on."""
+        """Add up until now, and find who keeps what from now on."""
         ledger, parameters = self._ledger, self._ledger.parameters
         for job_id, processors in self._holding.items():
             kept_s = processors * (event.at - self._since)
@@ -55,7 +55,7 @@ class EarlyClaimPromises:
                 self._holding[job.id] = sum(claim.processors for claim in job.claims if not claim.aborting)
 
     def _is_near(self) -> bool:
-        """Whether a budget may have been passed, so that all must be added up."""
+        """Return True if a budget may have been exceeded, so that everything must be added up."""
         parameters = self._ledger.parameters
         all_s = self._processors * parameters.hold_window_s
         most_s = max(self._about[job_id] for job_id in self._holding)
@@ -77,21 +77,21 @@ class EarlyClaimPromises:
             self._fail(WITHIN, f"{sum(by_job.values()):.0f} s of processor time were kept")
 
 
-# Of so many new plans one is asked about.
+# One in this many new plans is asked about.
 ASKED_EVERY = 5
 
 
 class ToldPromises:
-    """Asks about jobs that have new plans: some of them, as an answer looks at all plans. ``fail`` is as above."""
+    """Asks about some of the jobs that have new plans, since an answer examines all plans. ``fail`` is as above."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._scheduler = scheduler
         self._fail = fail
         self._asked: dict[JobId, float | None] = {}
-        self._new = 0  # how many new plans there were
+        self._new = 0  # the number of new plans
 
     def after(self) -> None:
-        """Check what is told of plans that are not as they were."""
+        """Check the answers about plans that have changed."""
         planned = self._scheduler.ledger.planned
         if not planned and not self._asked:
             return

@@ -1,4 +1,4 @@
-"""Promises about the links between sites: when they are probed, and what is believed of them."""
+"""Promises about the links between sites: the times of probes, and the beliefs about links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITHIN = "a forecast stays within what was measured"
 
 
 class LinkPromises:
-    """Follows the probes of one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows the probes of one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -24,7 +24,7 @@ class LinkPromises:
         self._asked_at = 0.0
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if isinstance(event, LinkProbed) and (event.source, event.target) == self._asked:
             self._asked = None
         for entry in turn.entries:

@@ -1,8 +1,8 @@
-"""Jobs after one another in a storm: what they wait for is drawn here, and the promises about it are checked.
+"""Jobs that wait for other jobs in a storm: this module draws the dependencies and checks the promises about them.
 
-The checks keep their own record of which jobs have started and ended, and how, and ask nothing of what the scheduler
-remembers of dependencies. Who comes first in the queues is drawn and checked here, too: the checks keep their own
-count of the turns that users have had.
+The checks keep their own record of which jobs have started and ended, and how, and do not use the scheduler's record
+of dependencies. This module also draws and checks the order in the queues: the checks keep their own count of the
+turns of each user.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from koala.model.request import JobId, Priority, Request
 from koala.policies import Catalogue, UserJobs, WaitingJob, order
 from koala.simulator.workloads.workload import Arrival
 
-# A job that waits for others waits for so many at most.
+# A job waits for at most this many others.
 WAITED_FOR_MAX = 3
-# An array has so many elements at most, less one.
+# An array has at most this many elements, less one.
 ARRAY_STEPS_MAX = 5
-# A held job is let go so long after it was held, at the earliest.
+# The least time between a hold and the release of the job.
 LET_GO_AFTER_S = 1.0
-# What users ask for a job that exists.
+# The requests of users about an existing job.
 OF_USERS = (HoldAsked, UnholdAsked, RestartAsked, ChangeAsked)
-# From these states a job for which there is a reason goes to be held later.
+# From these states a job with a reason to be held becomes held later.
 _HELD_LATER = (JobState.QUARANTINED, JobState.UNWINDING)
 
 _ENDS = {
@@ -56,7 +56,7 @@ _ENDS = {
 
 
 def numbers_of(arrivals: Sequence[Arrival]) -> list[range]:
-    """By arrival the number of its job, and after it those of the elements of an array."""
+    """Return by arrival the number of its job, followed by the numbers of an array's elements."""
     found, first = [], 1
     for arrival in arrivals:
         array = arrival.request.array
@@ -66,7 +66,7 @@ def numbers_of(arrivals: Sequence[Arrival]) -> list[range]:
 
 
 def with_arrays(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """In some storms some jobs are arrays of a few elements."""
+    """In some storms turn some jobs into arrays of a few elements."""
     if rng.random() < 0.7:
         return arrivals
     found = []
@@ -81,7 +81,7 @@ def with_arrays(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arri
 
 
 def with_order(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """In half of the storms some jobs wait for earlier ones or for their time, or are held from the beginning."""
+    """In half of the storms let some jobs wait for earlier ones or for their time, or be held from the beginning."""
     if rng.random() < 0.5:
         return arrivals
     found = []
@@ -101,7 +101,7 @@ def with_order(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arriv
 
 
 def holds(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float) -> tuple[AnyEvent, ...]:
-    """Some jobs are held by their users for a while, wherever they are; all are let go before the storm is over."""
+    """Return holds of some jobs by their users, in any state; all are released before the storm is over."""
     events: list[AnyEvent] = []
     if rng.random() < 0.5 and not any(arrival.request.hold for arrival in arrivals):
         return ()
@@ -113,13 +113,13 @@ def holds(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float) -
             continue
         else:
             held_at = arrival.at_s
-        # Of a job that comes after the storm, not in the same moment: it would be let go before it is there.
+        # A job that comes after the storm must not be released in the same moment, which would be before it exists.
         events.append(UnholdAsked(at=max(held_at + LET_GO_AFTER_S, heal_at_s), job=job))
     return tuple(events)
 
 
 def changes(rng: random.Random, arrivals: tuple[Arrival, ...], heal_at_s: float) -> tuple[AnyEvent, ...]:
-    """In some storms users put jobs back into their queue, and change what waiting ones ask for."""
+    """Return requests of users to requeue jobs and to change waiting ones, in some storms."""
     if rng.random() < 0.7:
         return ()
     events: list[AnyEvent] = []
@@ -138,7 +138,7 @@ def _first_numbers(arrivals: Sequence[Arrival]) -> list[tuple[JobId, Arrival]]:
 
 
 def renumbered(arrivals: Sequence[Arrival], kept: Sequence[int]) -> dict[JobId, JobId]:
-    """By the number of each job that is kept the one that it has where only these arrivals are left."""
+    """Return by the number of each kept job its number if only these arrivals are left."""
     old, new = numbers_of(arrivals), numbers_of([arrivals[index] for index in kept])
     return {
         before: after
@@ -148,7 +148,7 @@ def renumbered(arrivals: Sequence[Arrival], kept: Sequence[int]) -> dict[JobId, 
 
 
 def without_arrivals(request: Request, number: dict[JobId, JobId]) -> Request:
-    """The request where other jobs have the numbers that ``number`` gives, or are gone."""
+    """Return the request if other jobs have the numbers that ``number`` gives, or are gone."""
     if not request.after:
         return request
     after = tuple(
@@ -158,7 +158,7 @@ def without_arrivals(request: Request, number: dict[JobId, JobId]) -> Request:
 
 
 class OrderPromises:
-    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -166,10 +166,10 @@ class OrderPromises:
         self._requests: dict[JobId, tuple[Request, float]] = {}
         self._started: set[JobId] = set()
         self._ended: dict[JobId, JobOutcome] = {}
-        self._put_off: dict[JobId, int] = {}  # by array how often an element of it was held
+        self._put_off: dict[JobId, int] = {}  # by array, how often an element of it was held
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if isinstance(event, JobSubmitted):
             self._requests[event.job] = event.request, event.at
         elif isinstance(event, CancelAsked):
@@ -248,21 +248,21 @@ class OrderPromises:
         return self._ended.get(each.job) in _ENDS[each.condition]
 
 
-# --------------------------------------------------------------------------- who comes first in a queue
+# --------------------------------------------------------------------------------- the order in a queue
 
-# Multiplied with the number of a job: the order that is drawn is none that anybody would think of.
+# The job number is multiplied by this: the resulting order is arbitrary.
 SCATTER = 2_654_435_761
 
 
 @order("storm-scattered")
 def scattered(waiting: Sequence[WaitingJob], users: Mapping[str, UserJobs], now: float) -> Sequence[WaitingJob]:
-    """The jobs in an order that has nothing to do with when they came, and changes every 200 s."""
+    """Returns the jobs in an order that is independent of their arrival, and changes every 200 s."""
     return sorted(waiting, key=lambda job: (job.number + len(users) + int(now // 200.0)) * SCATTER % (1 << 32))
 
 
 @order("storm-forgetful")
 def forgetful(waiting: Sequence[WaitingJob], _users: Mapping[str, UserJobs], _now: float) -> Sequence[WaitingJob]:
-    """Leaves one job out, now and then."""
+    """Omits one job now and then."""
     return waiting[:-1] if len(waiting) % 3 == 2 else waiting[::-1]
 
 
@@ -270,7 +270,7 @@ ORDERS = ("round-robin", "round-robin", "sjf", "easy", "storm-scattered", "storm
 
 
 def catalogue_with_orders() -> Catalogue:
-    """Koala's own policies and orders, and those of storms."""
+    """Return Koala's own policies and orders, and those of storms."""
     catalogue = Catalogue.builtin()
     for function in (scattered, forgetful):
         catalogue.add_function(function)
@@ -278,7 +278,7 @@ def catalogue_with_orders() -> Catalogue:
 
 
 def with_queue_order(rng: random.Random, grid: Grid) -> Grid:
-    """In half of the storms who came first is not the first."""
+    """In half of the storms replace the order of arrival in the queues."""
     if rng.random() < 0.5:
         return grid
     drawn = rng.choice(ORDERS)
@@ -291,7 +291,7 @@ def with_queue_order(rng: random.Random, grid: Grid) -> Grid:
 
 
 class QueueOrderPromises:
-    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -300,7 +300,7 @@ class QueueOrderPromises:
         self._turns: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
 
     def after(self, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if not self._is_other:
             return
         for entry in turn.entries:
@@ -321,8 +321,8 @@ class QueueOrderPromises:
                 self._turns[queue.high].clear()
 
     def _users_take_turns(self, queue: PlacementQueue, line: Sequence[Job]) -> None:
-        """Before the first job of a user stand at most as many of another as the user has had turns, and one. Jobs
-        with plans are as good as placed."""
+        """Check that at most one more job of another user than the user has had turns precedes the user's first job.
+        Jobs with plans count as placed."""
         stand: Counter[str] = Counter()
         seen: set[str] = set()
         planned = Counter(job.submitter for job in line if job.plan_at is not None)

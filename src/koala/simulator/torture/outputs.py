@@ -1,6 +1,6 @@
-"""Outputs in a storm: what jobs make and what others read of it is drawn here, and the promises about it are checked.
+"""Outputs in a storm: this module draws what jobs produce and what others read, and checks the promises about it.
 
-The checks keep their own record of what components have returned success where, and of what sites have collected.
+The checks keep their own record of the components that succeeded at each site, and of the collected files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIZES_BYTES = (0, 1_000_000, 100_000_000, 400_000_000)
 def with_outputs(
     rng: random.Random, arrivals: tuple[Arrival, ...], sites: tuple[SiteName, ...]
 ) -> tuple[Arrival, ...]:
-    """In some storms jobs make outputs, and later jobs wait for them and read what they made."""
+    """In some storms let some jobs produce outputs, and later jobs wait for them and read these outputs."""
     if rng.random() < 0.6:
         return arrivals
     made: dict[JobId, tuple[JobOutput, ...]] = {}
@@ -59,7 +59,7 @@ def _with(request: Request, **changes: object) -> Request:
 
 
 def _reading(request: Request, job: JobId, made: dict[JobId, tuple[JobOutput, ...]]) -> Request:
-    """The request of a job that waits for another, and reads the first that this makes."""
+    """Return the request of a job that waits for another, and reads its first output."""
     done = Dependency(job=job, condition=Condition.DONE)
     after = request.after if done in request.after else (*request.after, done)
     file = InputFile(name=output_name(job, 0, made[job][0].path))
@@ -68,7 +68,7 @@ def _reading(request: Request, job: JobId, made: dict[JobId, tuple[JobOutput, ..
 
 
 def renumbered_inputs(request: Request, number: dict[JobId, JobId]) -> Request:
-    """The request where jobs have the numbers that ``number`` gives; what one that is gone made is not read."""
+    """Return the request if jobs have the numbers that ``number`` gives; outputs of removed jobs are not read."""
     if not any(job_of_output(file.name) for component in request.components for file in component.input_files):
         return request
     components = []
@@ -86,17 +86,17 @@ def renumbered_inputs(request: Request, number: dict[JobId, JobId]) -> Request:
 
 
 class OutputPromises:
-    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
         self._fail = fail
         self._started: dict[Token, tuple[JobId, int, SiteName]] = {}
-        self._collected: dict[tuple[str, SiteName], int] = {}  # by file and site its size, as sites have told
+        self._collected: dict[tuple[str, SiteName], int] = {}  # its size by file and site, as sites have reported it
         self._registered: dict[JobId, set[str]] = {}
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if isinstance(event, OutputsCollected):
             job, part, site = self._started[event.token]
             for output in event.outputs:

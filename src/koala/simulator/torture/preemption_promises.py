@@ -1,4 +1,4 @@
-"""Promises about preemption for places: who is preempted, how many, and that they run again."""
+"""Promises about preemption for places: who is preempted, how many, and that the victims run again."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ AGAIN = "a preempted job runs again"
 
 
 class PreemptionPromises:
-    """Follows the preemptions of one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows the preemptions of one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
         self._fail = fail
         self._times: list[float] = []  # when jobs were preempted for places
-        self._taken: dict[JobId, int] = {}  # how many each job has preempted
+        self._taken: dict[JobId, int] = {}  # how many jobs each job has preempted
         self._lost: dict[JobId, int] = {}  # how often each job was preempted for places
         self._to_run: set[JobId] = set()  # preempted and not started again
-        self._left = self._left_by_others()  # as of the end of the last event
+        self._left = self._left_by_others()  # at the end of the last event
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         found: list[tuple[Job, tuple[JobId, ...]]] = []
         for entry in turn.entries:
             if type(entry) is JobPlaced:
@@ -47,14 +47,14 @@ class PreemptionPromises:
                     self._fail(AGAIN, f"job {entry.job} was preempted, and is done without another run")
                 self._to_run.discard(entry.job)
         left = self._left_by_others()
-        # What is due at a moment is done before the event of that moment is looked at: there is what was there before
-        # it and is there after it.
+        # Due work of a moment is done before the event of that moment: only what existed both before and after the
+        # event counts.
         steady, self._left = list(map(min, self._left, left)), left
         for number, (job, victims) in enumerate(found, 1):
             self._needs_all(job, victims, {later.id: theirs for later, theirs in found[number:]}, steady)
 
     def _left_by_others(self) -> list[int]:
-        """What each site's own users leave us within its quota."""
+        """Return what each site's own users leave us within its quota."""
         return [site.limit - site.others for site in self._ledger.sites]
 
     def _preempts(self, job: Job, victims: tuple[JobId, ...]) -> None:
@@ -76,9 +76,10 @@ class PreemptionPromises:
     def _needs_all(
         self, job: Job, victims: tuple[JobId, ...], later: dict[JobId, tuple[JobId, ...]], left: list[int]
     ) -> None:
-        """Without any one of them some site would have too little for the job. Where plans come before it, a victim
-        may be needed for what is left at their times. ``later`` are those who preempted after it in the same moment,
-        and whom: what these let go was not there yet. ``left`` is what each site's own users left us."""
+        """Return True if without any one of the victims some site would have too little for the job. If plans precede
+        it, a victim may be needed for what is left at their times. ``later`` are the jobs that preempted after it in
+        the same moment, with their victims, whose places were not free yet. ``left`` is what each site's own users
+        left us."""
         ledger = self._ledger
         not_yet = {number for theirs in later.values() for number in theirs}
         if job.placement is None or ledger.plans_made:
@@ -108,7 +109,7 @@ class PreemptionPromises:
                 self._fail(NONE_TOO_MANY, f"job {job.id} preempts job {spared}, and has enough without it")
 
     def _has_nodes(self, job: Job, spared: set[JobId]) -> bool:
-        """Whether the nodes that are let go without these victims have room for the tasks of the job."""
+        """Return True if the freed nodes, without these victims, have room for the tasks of the job."""
         ledger = self._ledger
         gone = [
             claim.token

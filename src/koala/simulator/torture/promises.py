@@ -1,7 +1,7 @@
-"""The scheduler's promises, which hold after every event, whatever goes wrong in the world.
+"""The scheduler's promises, which hold after every event, in spite of any fault in the world.
 
-A ``PromiseChecker`` compares what the scheduler believes with what is true in the simulated world. It only reads;
-storms are drawn in ``koala.simulator.torture.storms`` and run in ``koala.simulator.torture.torture``.
+A ``PromiseChecker`` compares the scheduler's beliefs with the truth in the simulated world. It only reads;
+``koala.simulator.torture.storms`` draws storms, and ``koala.simulator.torture.torture`` runs them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from koala.policies.interface import try_place
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
 
-# Times are sums of floating-point numbers; nearer than this is the same moment.
+# Times are sums of floating-point numbers; closer ones are the same moment.
 MOMENT_S = 1e-6
 
 
 class PromiseBrokenError(Exception):
-    """A promise was not kept: which, when, and what was seen instead."""
+    """A promise was broken: which, when, and what was seen instead."""
 
     def __init__(self, name: str, at: float, detail: str) -> None:
         super().__init__(f"{name}: {detail} (at {at:.3f} s)")
@@ -52,7 +52,7 @@ FactT = TypeVar("FactT", ClaimsEarly, Preempts)
 
 
 def told_as_placed(turn: Turn, placed: JobPlaced, wanted: type[FactT]) -> FactT | None:
-    """What the turn says of this kind about a job before it says that the job is placed."""
+    """Return the turn's fact of this kind about a job that precedes the fact that the job is placed."""
     place = next(place for place, entry in enumerate(turn.entries) if entry is placed)
     for entry in reversed(turn.entries[:place]):
         if isinstance(entry, JobPlaced | wanted) and entry.job == placed.job:
@@ -61,7 +61,7 @@ def told_as_placed(turn: Turn, placed: JobPlaced, wanted: type[FactT]) -> FactT 
 
 
 class PromiseChecker:
-    """Follows one run; ``after`` is called when an event has been handled and its commands performed."""
+    """Follows one run; call ``after`` when an event has been handled and its commands performed."""
 
     def __init__(self, scheduler: Scheduler, world: World) -> None:
         self.scheduler = scheduler
@@ -69,7 +69,7 @@ class PromiseChecker:
         self.world = world
         self.parameters: SchedulerParameters = scheduler.ledger.parameters
         self.submitted: set[JobId] = set()
-        self.arrived = 0  # how many submissions there were: an array is one, and its elements are submitted jobs too
+        self.arrived = 0  # the number of submissions: an array is one, and its elements are submitted jobs too
         self.arrays: set[JobId] = set()
         self.guests: set[JobId] = set()
         self.closed_to_guests = frozenset(scheduler.grid.closed_to_guests)
@@ -84,9 +84,9 @@ class PromiseChecker:
         self.part_of: dict[Token, tuple[JobId, int]] = {}
         self.site_of: dict[Token, SiteName] = {}
         self.errors_before: dict[SiteName, int] = {}
-        self.cost: dict[JobId, SiteName] = {}  # the site to which a run of the job that broke counted as an error
-        self.released: dict[JobId, frozenset[Token]] = {}  # jobs whose present run has begun, and its components
-        self.done: set[Token] = set()  # components that were told to have returned success
+        self.cost: dict[JobId, SiteName] = {}  # the site whose error the job's broken run counted as
+        self.released: dict[JobId, frozenset[Token]] = {}  # jobs whose current run has begun, with its components
+        self.done: set[Token] = set()  # components that were reported as successful
         self.fenced: dict[Token, None] = {}  # components at sites that were declared lost meanwhile
         self.claimed_at: dict[JobId, float] = {}  # when the last component of each starting job was claimed
         self.others_before: dict[SiteName, int] = {}
@@ -100,7 +100,7 @@ class PromiseChecker:
         self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check every promise; raises PromiseBrokenError with the first that does not hold."""
+        """Check every promise; raise PromiseBrokenError with the first broken one."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
             self.arrived += 1
@@ -161,7 +161,7 @@ class PromiseChecker:
         self.waiting_before = dict.fromkeys(self.queued["high"], True) | dict.fromkeys(self.queued["low"], False)
 
     def _look(self) -> None:
-        """What several promises ask for, once for each event."""
+        """Collect the data that several promises need, once for each event."""
         ledger = self.ledger
         queues = (("high", ledger.high), ("low", ledger.low), ("claiming", ledger.claiming))
         self.queued = {name: [job.id for job in queue] for name, queue in queues}
@@ -184,7 +184,7 @@ class PromiseChecker:
         self.ended_gpu_s += fact.gpu_s
 
     def _released_whole(self, command: ReleaseBarrier) -> None:
-        """The first release of a run names every component; repeated ones may name those that did not hear it."""
+        """The first release of a run names every component; repeated ones may name those that did not receive it."""
         job = self.ledger.jobs.get(command.job)
         if job is None or job.state is not JobState.RUNNING:
             self.fail("all or nothing", f"job {command.job} is released while it is not running")
@@ -198,8 +198,8 @@ class PromiseChecker:
         self.released[job.id] = self.released.get(job.id, frozenset()) | frozenset(command.tokens)
 
     def _one_run_counts(self, fact: JobEnded) -> None:
-        """A job is done by one run of it alone, the last: every component of that returned success, and none of them
-        was given up with its site."""
+        """A job succeeds by its last run alone: every component of that run returned success, and none of them was
+        given up with its site."""
         if fact.outcome is not JobOutcome.DONE or fact.job in self.arrays:
             return
         run = self.released.get(fact.job, frozenset())
@@ -210,21 +210,21 @@ class PromiseChecker:
             self.fail("one run counts", detail)
 
     def _nothing_new_at_lost_sites(self, command: StartComponent) -> None:
-        """Nothing starts at a lost site, nor before all that is fenced there has ended."""
+        """Nothing starts at a lost site, nor before all fenced components there have ended."""
         site = self.ledger.sites.sites[self.ledger.index[command.site]]
         left = [token for token in self.fenced if token in self.alive and self.site_of[token] == command.site]
         if site.lost or any(self.alive[token].state is not SimulatedState.ENDED for token in left):
             self.fail("fence before use", f"{command.token} starts at {command.site}, where {left} are fenced")
 
     def _costs_one_site(self, event: ComponentEnded, turn: Turn) -> None:
-        """A run of a job that breaks counts as an error of one site at most, wherever it breaks next, unless a site
-        says that it was its own doing."""
+        """A job's broken run counts as an error of at most one site, wherever it breaks next, unless a site reports
+        that the fault was its own."""
         job_id, site = self.part_of[event.token][0], self.site_of[event.token]
         alone = all(entry.job == job_id for entry in turn.entries if isinstance(entry, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
         ran = event.token in self.released.get(job_id, ())
         if event.fault is not None or not alone or not ran or errors <= self.errors_before.get(site, 0):
-            return  # the run did not break, or what is due at this moment may have been the error
+            return  # the run did not break, or due work of this moment may have been the error
         if self.cost.setdefault(job_id, site) != site:
             self.fail(
                 "one bad job, one site", f"job {job_id} broke on {self.cost[job_id]}, and counts against {site}"
@@ -240,18 +240,17 @@ class PromiseChecker:
             self.licensed.pop(holder, None)
 
     def _fits_the_quota(self, command: StartComponent) -> None:
-        """What starts fits beside what our other components and the site's own users hold, within the quota.
+        """Every start fits beside what our other components and the site's own users hold, within the quota.
 
-        What is due at a moment is done before the event of that moment is looked at, so a start may go with the
-        report before.
+        Due work of a moment is done before the event of that moment, so a start may rely on the previous report.
         """
         site = self.ledger.sites.sites[self.ledger.index[command.site]]
         others = min(site.others, self.others_before.get(site.name, 0))
         job = self.ledger.jobs.get(command.job)
         if job is not None and job.claims_early:
-            others = 0  # it stands in the site's queue behind them
+            others = 0  # it is behind them in the site's queue
         early = sum(claim.processors for claim in site.claims.values() if claim.job.claims_early)
-        ours = site.ours - (early if others else 0)  # what came early in the same moment stands behind, too
+        ours = site.ours - (early if others else 0)  # what came early in the same moment is behind it, too
         if ours + others > site.limit:
             self.fail("no site over-claimed", f"{ours}+{others} of {site.limit} on {site.name}")
 
@@ -262,7 +261,7 @@ class PromiseChecker:
     def _images_where_they_run(self, command: StartComponent) -> None:
         job = self.ledger.jobs.get(command.job)
         if job is None:
-            return  # it ended in the same moment, and took this back
+            return  # it ended in the same moment, and reversed this
         request = job.request
         if request.has_image and command.site in self.without_images[request.job_type]:
             self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
@@ -278,9 +277,9 @@ class PromiseChecker:
             self.fail("programs where they are provided", said)
 
     def _would_fit(self, job: Job, placed: list[JobId]) -> bool:
-        """Whether a waiting high-priority job finds places now that put off no plan of another one. While all plans
-        stand none is put off, also not by one that ranks before it; nor is one by which a job was placed just now,
-        also where it does not hold its places yet."""
+        """Return True if a waiting high-priority job finds places now that delay no plan of another one. While all
+        plans hold, none is delayed, not even by a job that ranks before it, nor is a plan by which a job was placed
+        just now, even if the job does not hold its places yet."""
         ledger = self.ledger
         view, demand, availability = ledger.sites.view, job.demand, ledger.sites.availability
         assert demand is not None
@@ -306,11 +305,11 @@ class PromiseChecker:
         return finder.place(demand, finder.open_during(demand, unpromised, None, end)) is not None
 
     def _turns(self, turn: Turn) -> None:
-        """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
+        """The queues alternate: S scans of the high one, then one of the low one; together with an interval of 0."""
         parameters, now = self.parameters, self.ledger.now
         placed = [
             entry.job
-            for entry in turn.entries  # what is placed before the time of its plan no scan decides
+            for entry in turn.entries  # no scan decides what is placed before the time of its plan
             if type(entry) is JobPlaced and told_as_placed(turn, entry, ClaimsEarly) is None
         ]
         scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
@@ -319,7 +318,7 @@ class PromiseChecker:
         if parameters.scan_interval_s == 0:
             high = self.ledger.high
             tried = [job for job in high if job.asks is not None and job.id not in high.resting]
-            if parameters.plan_depth:  # what fits may be kept for a plan, but for the first of all
+            if parameters.plan_depth:  # places that fit may be kept for a plan, except for the first of all
                 tried = tried[:1] if parameters.ageing_half_s is None else []
             if False in scanned and any(self._would_fit(job, placed) for job in tried):
                 self.fail("high before low", "a low-priority job was placed while a high-priority one would fit")
@@ -337,7 +336,7 @@ class PromiseChecker:
 
 
 def no_site_overclaimed(watch: PromiseChecker) -> None:
-    """Our components never hold more of a site than its quota, nor does anybody more than there is."""
+    """Our components never hold more of a site than its quota, and all holders together never more than it has."""
     for belief in watch.ledger.sites:
         site = watch.world.sites[belief.name]
         if belief.ours > belief.limit:
@@ -347,7 +346,7 @@ def no_site_overclaimed(watch: PromiseChecker) -> None:
 
 
 def no_partial_coallocation(watch: PromiseChecker) -> None:
-    """A job that holds some of its components either gets the rest by its deadline or lets go."""
+    """A job that holds some of its components either gets the rest by its deadline or releases them."""
     now = watch.ledger.now
     for job in watch.ledger.jobs.values():
         if job.state is JobState.STARTING:
@@ -364,7 +363,7 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
 
 
 def no_processor_leaked(watch: PromiseChecker) -> None:
-    """What a site holds for us the scheduler knows of, and its counts add up."""
+    """The scheduler knows everything a site holds for us, and its counts add up."""
     ledger = watch.ledger
     for token, component in watch.alive.items():
         if token not in ledger.claims:
@@ -390,7 +389,7 @@ def no_processor_leaked(watch: PromiseChecker) -> None:
 
 
 def links_add_up(watch: PromiseChecker) -> None:
-    """On every link is what jobs with places ask of it, and nothing else."""
+    """The load of every link is the sum of the demands of placed jobs."""
     view = watch.ledger.sites.view
     asked = [0] * len(view.link_demand_bit_s)
     for job in watch.ledger.jobs.values():
@@ -431,9 +430,9 @@ def _queue_name(job: Job) -> str | None:
 
 
 def no_job_lost(watch: PromiseChecker) -> None:
-    """Every submitted job is alive or has ended, never both, never neither."""
+    """Every submitted job is either alive or has ended."""
     alive = watch.ledger.jobs.keys()
-    # Of those that ended it is known that they came, and that they ended once.
+    # Each ended job is known to have come, and to have ended once.
     adds_up = len(alive) + len(watch.ended) == len(watch.submitted)
     if not adds_up or not all(job_id in watch.submitted and job_id not in watch.ended for job_id in alive):
         lost = watch.submitted - alive - watch.ended.keys()
@@ -443,13 +442,13 @@ def no_job_lost(watch: PromiseChecker) -> None:
 
 
 def none_runs_twice(watch: PromiseChecker) -> None:
-    """No application runs twice at the same time, not even a part of it, but where a site was declared lost."""
+    """No application runs twice at the same time, not even in part, except where a site was declared lost."""
     running: set[tuple[JobId, int]] = set()
     for token, component in watch.alive.items():
         if component.state is SimulatedState.RUNNING:
             which = watch.part_of[token]
             if token in watch.fenced:
-                continue  # its site was given up with it: it may run on there, and counts for nothing
+                continue  # its site was given up with it: it may continue there, and counts for nothing
             if which in running:
                 watch.fail("none runs twice at once", f"component {which[1]} of job {which[0]} runs twice")
             running.add(which)
@@ -464,7 +463,7 @@ def none_runs_twice(watch: PromiseChecker) -> None:
 
 
 def fence_is_lifted(watch: PromiseChecker) -> None:
-    """A site is lost until it has answered and has ended what is fenced there, and no longer; then its processors
+    """A site is lost until it has answered and has ended its fenced components, and no longer; then its processors
     are free again."""
     for site in watch.ledger.sites:
         fenced = [claim.token for claim in site.claims.values() if claim.fenced]
@@ -475,7 +474,8 @@ def fence_is_lifted(watch: PromiseChecker) -> None:
 
 
 def quarantined_hold_nothing(watch: PromiseChecker) -> None:
-    """A job that our own code raised on has no places, files or bandwidth, and its components are being ended."""
+    """A quarantined job, on which our own code raised, has no places, files or bandwidth, and its components are
+    being ended."""
     quarantined = [job for job in watch.ledger.jobs.values() if job.state is JobState.QUARANTINED]
     for job in quarantined:
         if job.placement is not None or job.timer is not None:
@@ -486,8 +486,8 @@ def quarantined_hold_nothing(watch: PromiseChecker) -> None:
 
 
 def processor_time_adds_up(watch: PromiseChecker) -> None:
-    """What was gained and wasted of processor time before runs, and what was used of GPU time, is the same counted by
-    site and by job."""
+    """The gained and the wasted processor time before runs, and the used GPU time, have equal sums by site and by
+    job."""
     sites = [(site.gained_processor_s, site.wasted_processor_s, site.gpu_s) for site in watch.ledger.sites.sites]
     jobs = [(job.gained_processor_s, job.wasted_processor_s, job.gpu_s) for job in watch.ledger.jobs.values()]
     jobs.append((watch.ended_gained_processor_s, watch.ended_wasted_processor_s, watch.ended_gpu_s))
@@ -500,7 +500,7 @@ def processor_time_adds_up(watch: PromiseChecker) -> None:
 
 
 def transfers_are_needed(watch: PromiseChecker) -> None:
-    """Every transfer that moves belongs to a job that waits for it."""
+    """Every moving transfer belongs to a job that waits for it."""
     ledger = watch.ledger
     for name in watch.world.transfers.active:
         if name not in ledger.transfers.by_id:
@@ -511,7 +511,7 @@ def transfers_are_needed(watch: PromiseChecker) -> None:
 
 
 def no_node_overfull(watch: PromiseChecker) -> None:
-    """No node is given more than it has: processors, memory, GPUs."""
+    """No node is assigned more than it has: processors, memory, GPUs."""
     for site in watch.world.sites.values():
         if site.tells_nodes:
             assert site.nodes is not None
@@ -520,7 +520,8 @@ def no_node_overfull(watch: PromiseChecker) -> None:
 
 
 def no_license_overdrawn(watch: PromiseChecker) -> None:
-    """Jobs with components at a site hold no more of its licences than there are; all jobs, of the shared ones."""
+    """Jobs with components at a site hold no more of its licences than exist; all jobs together, of the shared
+    ones."""
     held: dict[tuple[SiteName | None, str], int] = {}
     for (job, _), sites in watch.licensed.items():
         for site in (*sites, None):
@@ -537,7 +538,7 @@ def no_license_overdrawn(watch: PromiseChecker) -> None:
 
 
 def licenses_add_up(watch: PromiseChecker) -> None:
-    """Who is believed to hold licences has components at those sites, or places, and nobody else."""
+    """Exactly the jobs with components at those sites, or with places, are believed to hold licences."""
     ledger = watch.ledger
     found: dict[tuple[JobId, int], dict[int, int]] = {}
 

@@ -1,5 +1,5 @@
-"""Promises about jobs whose runs fail: where they go next, how long they rest, whom they cost its trust, and which
-nodes and sites others with the same program keep off."""
+"""Promises about jobs whose runs fail: where they go next, how long they rest, when sites lose trust because of them,
+and which nodes and sites others with the same program avoid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODES_LEFT = "a job is placed only where its program may run"
 
 
 class RestartPromises:
-    """Follows the failures of one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows the failures of one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class RestartPromises:
         fail: Callable[[str, str], None],
         closed_to: Callable[[Job], Collection[SiteName]] = lambda _: (),
     ) -> None:
-        """``closed_to`` are the sites that are no way for a job, as too few nodes are left for its program there."""
+        """Create a checker. ``closed_to`` returns the sites with too few nodes left for a job's program."""
         self._ledger = scheduler.ledger
         self._fail = fail
         self._closed_to = closed_to
@@ -47,14 +47,14 @@ class RestartPromises:
             )
         }
         self._failed: dict[JobId, tuple[SiteName, float]] = {}  # where and when a run of it failed last
-        self._bad_node: dict[tuple[JobId, SiteName], tuple[str, float]] = {}  # where it is missing, and since when
-        self._allowed: set[JobId] = set()  # jobs that may run on nodes where they failed, as there is no other way
+        self._bad_node: dict[tuple[JobId, SiteName], tuple[str, float]] = {}  # the node to avoid, and since when
+        self._allowed: set[JobId] = set()  # jobs that may run where they failed, without an alternative
         self._usable = scheduler.ledger.sites.usable()
 
     def after(self, event: AnyEvent, turn: Turn, site_of: dict[str, SiteName]) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         usable = self._ledger.sites.usable()
-        # What may be used changes with events: a way counts that was there before this one and is there after it.
+        # Events change what is usable: a site counts if it was usable both before and after this one.
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
         self._usable = usable
         for entry in turn.entries:
@@ -115,7 +115,7 @@ class RestartPromises:
 
 
 class TrustPromises:
-    """Follows who fails and who starts at each site; ``fail`` is called with the name of a broken promise and the
+    """Follows the failures and starts at each site; calls ``fail`` with the name of a broken promise and the
     detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
@@ -126,7 +126,7 @@ class TrustPromises:
         self._before: dict[SiteName, tuple[Trust, int, dict[str, int]]] = {}
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to. What was due at its moment came before it."""
+        """Check the consequences of the event. Due work of its moment came before it."""
         distrusted = {each.site: each.reason for each in turn.entries if isinstance(each, SiteDistrusted)}
         for site in self._ledger.sites:
             trust, errors, by_user = self._before.get(site.name, (Trust.USABLE, 0, {}))
@@ -151,7 +151,7 @@ class TrustPromises:
     def _not_by_one(
         self, site: SiteBelief, by_user: dict[str, int], nobodys: int, start: set[str], enough: int
     ) -> None:
-        """That of one user's jobs, where others' start, has counted no more than all the rest."""
+        """Check that one user's jobs, at a site where others' start, have counted no more than all the rest."""
         loudest = max(by_user, key=by_user.__getitem__, default="")
         others = start - {loudest}
         rest = nobodys + sum(count for user, count in by_user.items() if user != loudest)
@@ -169,14 +169,14 @@ def _weights(site: SiteBelief) -> dict[str, int]:
 
 
 def _is_plain(job: Job) -> bool:
-    """Whether nothing but processors and sites decides where the job fits."""
+    """Return True if only processors and sites decide where the job fits."""
     if job.asks is None or job.state is JobState.QUARANTINED:
         return False
     return job.request.communication is None and not any(each.input_files for each in job.request.components)
 
 
 class _Failed(NamedTuple):
-    """A node that a user's program is known not to run on, until when."""
+    """A node on which a user's program is known to fail, with the end of its exclusion."""
 
     site: SiteName
     node: str
@@ -186,9 +186,9 @@ class _Failed(NamedTuple):
 
 
 class ExclusionPromises:
-    """A job goes to a site only where nodes are left that its program may run on, while there is such a site; and no
-    component is sent to a site without the nodes that it would need there. This follows what sites name of their
-    nodes; ``fail`` is called with the name of a broken promise and the detail."""
+    """A job goes only to a site with nodes left that its program may run on, while such a site exists; and no
+    component is sent to a site without the nodes that it would need there. The class follows the nodes that sites
+    name; it calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
@@ -196,12 +196,12 @@ class ExclusionPromises:
         self._named: dict[SiteName, tuple[NamedNode, ...]] = {}
         self._processors = {site.name: site.processors for site in scheduler.grid.sites}
         self._failed: set[_Failed] = set()
-        self._allowed: set[JobId] = set()  # jobs that may run on nodes where they failed, as there is no other way
+        self._allowed: set[JobId] = set()  # jobs that may run where they failed, without an alternative
         self._usable = scheduler.ledger.sites.usable()
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to. What it changes of nodes and sites counts from the next one on: what is due at
-        its moment is done before it is looked at."""
+        """Check the consequences of the event. Its changes of nodes and sites count from the next event on: due work
+        of its moment is done before it."""
         failed, usable = self._all_failed(), self._ledger.sites.usable()
         known = failed & self._failed
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
@@ -243,7 +243,7 @@ class ExclusionPromises:
             self._fail(NODES_LEFT, f"{detail}; too few nodes are left for its program on {', '.join(sites)}")
 
     def closed_to(self, job: Job) -> list[SiteName]:
-        """The sites without nodes for its program, before the present event or after it."""
+        """Return the sites without nodes for its program, before the present event or after it."""
         return self._closed_to(job, self._failed | self._all_failed())
 
     def _closed_to(self, job: Job, known: set[_Failed]) -> list[SiteName]:
@@ -262,7 +262,7 @@ class ExclusionPromises:
         return left is not None and left < _least(job, component) <= self._processors[site]
 
     def _left(self, site: SiteName, excluded: Collection[str]) -> int | None:
-        """The processors of the site's other nodes; None where it does not name all of them."""
+        """Return the processors of the site's other nodes; None if it does not name all of them."""
         sizes = {node.name: node.whole.processors for node in self._named.get(site, ())}
         if sum(sizes.values()) < self._processors[site]:
             return None
@@ -270,8 +270,8 @@ class ExclusionPromises:
 
 
 def _least(job: Job, component: Component) -> int:
-    """The fewest processors that the component may have at one site: a flexible one is divided among several, by
-    whole tasks."""
+    """Return the fewest processors that the component may have at one site: a flexible one is divided among several,
+    by whole tasks."""
     flexible, per_task = job.request.flexible, component.application.processors_per_task
     if flexible is None:
         return component.processors

@@ -1,9 +1,9 @@
-"""Restarts in a storm: at drawn moments a twin of the scheduler is made from its records, as after a crash.
+"""Restarts in a storm: at random moments a twin of the scheduler is built from its records, as after a crash.
 
-The records are kept as a store keeps them: only what the scheduler says has changed is written. So a crash may come
-between any two events. From then on the twin receives the same events and must answer with the same commands, until
-the next restart; and when it goes, its records and explanations are those of the scheduler that never stopped. The
-storm itself is not changed.
+The records are kept as a store keeps them: only reported changes are written. So a crash may come between any two
+events. From then on the twin receives the same events and must answer with the same commands, until the next restart;
+at its end, its records and explanations must equal those of the scheduler that never stopped. The storm itself does
+not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koala.simulator.torture.order import catalogue_with_orders
 from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.workloads.draws import stream
 
-# How many events pass between two restarts, on average: some twins see one event, some the rest of the storm.
+# The mean number of events between two restarts: some twins see one event, some the rest of the storm.
 EVENTS_BETWEEN_RESTARTS = (1.0, 10.0, 100.0, 400.0)
 
 Bodies = dict[tuple[Kind, str], bytes]
@@ -34,7 +34,7 @@ class KeptRecords:
         self.write()
 
     def write(self) -> None:
-        """Write what has changed."""
+        """Write all changes."""
         for kind, key, body in self.scheduler.changed_records():
             if body is None:
                 self.bodies.pop((kind, key), None)
@@ -42,17 +42,17 @@ class KeptRecords:
                 self.bodies[kind, key] = body
 
     def missed(self) -> str:
-        """Return what has changed and was not written; empty where nothing was missed."""
+        """Return what has changed and was not written; empty if nothing was missed."""
         return difference(bodies_of(self.scheduler), self.bodies, "in memory", "on record")
 
     def restarted(self, scheduler: Scheduler) -> Scheduler:
-        """Return the scheduler that a restart makes of the records."""
+        """Return the scheduler that a restart builds from the records."""
         records = [Record(kind, key, body) for (kind, key), body in self.bodies.items()]
         return Scheduler.from_records(scheduler.grid, catalogue_with_orders(), records, known_jobs(scheduler))
 
 
 class Twin:
-    """Follows one run; ``after`` is called when the scheduler has handled an event."""
+    """Follows one run; call ``after`` when the scheduler has handled an event."""
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler
@@ -65,7 +65,7 @@ class Twin:
         return 1 + int(self._rng.expovariate(1.0 / self._rng.choice(EVENTS_BETWEEN_RESTARTS)))
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Let the twin answer too; raises PromiseBrokenError where it differs."""
+        """Let the twin answer too; raise PromiseBrokenError if it differs."""
         if self._twin is not None:
             self._compare(event, turn, self._twin.handle(event))
         self._kept.write()
@@ -76,7 +76,7 @@ class Twin:
             self._events_left = self._draw_events()
 
     def compare(self) -> None:
-        """What is on record, and what the twin knows by now, is what the scheduler knows."""
+        """Check that the records and the twin's state equal the scheduler's state."""
         if missed := self._kept.missed():
             self._fail(f"a change was not written: {missed}")
         if self._twin is None:
@@ -87,7 +87,7 @@ class Twin:
             other = self._twin.explain(job)
             if one != other:
                 self._fail(f"job {job} is explained as {other} after a restart, as {one} without")
-        self._kept.write()  # whoever is explained drops what has expired
+        self._kept.write()  # explaining drops what has expired
 
     def _restart(self) -> None:
         try:
@@ -116,7 +116,7 @@ def bodies_of(scheduler: Scheduler) -> Bodies:
 
 
 def known_jobs(scheduler: Scheduler) -> dict[JobId, KnownJob]:
-    """Return what a driver keeps of each job beside its record."""
+    """Return what a driver keeps about each job in addition to its record."""
     ledger = scheduler.ledger
     jobs = {**ledger.jobs, **{claim.job_id: claim.job for claim in ledger.claims.values()}}
     return {
@@ -133,7 +133,7 @@ def known_jobs(scheduler: Scheduler) -> dict[JobId, KnownJob]:
 
 
 def difference(ours: Bodies, theirs: Bodies, one: str, other: str) -> str:
-    """Return the first record that differs, and how; empty where none does."""
+    """Return the first record that differs, and how; empty if none does."""
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             ours_is, theirs_is = _differing(*(json.loads(each.get(name, b"null")) for each in (ours, theirs)))
@@ -150,5 +150,5 @@ def _differing(ours: Any, theirs: Any) -> tuple[Any, Any]:
 
 
 def _explained(scheduler: Scheduler) -> dict[JobId, JobExplanation | None]:
-    """Return every job that has not ended, explained."""
+    """Return the explanation of every live job."""
     return {job: scheduler.explain(job) for job in scheduler.ledger.jobs}

@@ -14,16 +14,17 @@ from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.workloads.workload import Arrival
 
 _GIB = 2**30
-# Of each site, and of the processors of each node, a drawn job needs no more than this: users come and go beside it.
+# A drawn job needs at most this share of each site, and of the processors of each node, since users come and go.
 _SHARE = 0.5
-# So many shapes are tried on a job before it is left as it is.
+# At most this many shapes are tried on a job before it is left unchanged.
 _DRAWS = 8
 
 
 def with_shapes(
     rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], share: float = _SHARE
 ) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms some sites have such nodes, and some jobs such tasks, that fit there in this share of all."""
+    """In some storms give some sites such nodes, and some jobs such tasks, which fit there in this share of the
+    total."""
     if rng.random() < 0.6:
         return grid, arrivals
     sites = tuple(
@@ -43,7 +44,7 @@ def with_shapes(
             policy = catalogue.choose(request, grid.scheduler.policy)
             demand = compile_demand(request, policy, view.index)
             demand = demand.barring(closed) if arrival.guest else demand
-            # Packing one shape after the other is a heuristic: with more that is idle it may find no places.
+            # Packing one shape after the other is a heuristic: with more idle space it may find no places.
             if all(try_place(demand, each) is not None for each in (view, whole)):
                 found.append(arrival._replace(request=request))
                 break
@@ -74,14 +75,14 @@ def _in_part(site: Site, share: float) -> Site:
 
 
 def _shaped(rng: random.Random, request: Request) -> Request:
-    """The request with a shape for its tasks; in some jobs each component has its own."""
+    """Return the request with a shape for its tasks; in some jobs each component has its own."""
     if (
         request.has_image
         or request.required
         or request.tasks is not None
         or (request.flexible is not None and request.flexible.splits)
     ):
-        return request  # one that cannot run everywhere was drawn to fit where it can
+        return request  # a job restricted to some sites was drawn to fit them
     shared = _shape(rng)
     components = []
     for component in request.components:

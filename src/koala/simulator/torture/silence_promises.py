@@ -1,4 +1,4 @@
-"""The promise about silent sites: from the first failed call until it answers nothing new goes to one."""
+"""The promise about silent sites: from a site's first failed call until its answer nothing new goes there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ NOT_AT_SILENT = "nothing is placed at a silent site"
 
 
 class SilencePromises:
-    """Follows what sites say; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows the answers of sites; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, fail: Callable[[str, str], None]) -> None:
         self._fail = fail
         self._silent: set[SiteName] = set()
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to. What is due at its moment is done before it is looked at: a silence that it
-        tells of counts from the next one on."""
+        """Check the consequences of the event. Due work of its moment is done before it, so a silence that it reports
+        counts from the next event on."""
         silent = set(self._silent)
         if isinstance(event, SiteReported) or (isinstance(event, SiteSilent) and event.answers):
             self._silent.discard(event.site)

@@ -1,6 +1,6 @@
-"""Jobs of tasks in a storm that spawn more while they run: they are drawn here, and their promise is checked.
+"""Jobs of tasks in a storm that spawn more while they run: this module draws them and checks their promise.
 
-The check keeps its own record of which tasks a job has, and which components hold them.
+The check keeps its own record of a job's tasks, and of the components that hold them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
 SPAWNED_ONCE = "a spawned task runs once in each run, or is refused"
-# A job spawns so many times at most, so many tasks each.
+# A job spawns at most this often, and at most this many tasks each time.
 SPAWNS_MAX = 3
 SPAWNED_TASKS_MAX = 3
 POLICIES = (None, None, "WASE", "WASE-whole", "FCM")
-# All storms draw from the same graphs, of so many tasks with so many edges for each, or with as few as connect them:
-# the search for the clusters of a new graph takes longer than all else in a storm, but for a tree, which has nothing
-# to search for. They are fewer than the graphs that clusters are kept of.
+# All storms draw from the same graphs, of this many tasks with this many edges for each, or with just enough edges to
+# connect them: the search for the clusters of a new graph takes longer than everything else in a storm, except for a
+# tree, which has nothing to search. There are fewer graphs than the cache of clusters holds.
 GRAPHS = (
     *((tasks, 0.0) for tasks in (1, 2, 3, 4, 5, 7, 10, 14, 19, 26, 36, 50, 64)),
     *((tasks, 1.5) for tasks in (3, 4, 6, 9, 14)),
@@ -50,8 +50,8 @@ GRAPHS = (
 def with_spawning(
     rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], fits_into: float
 ) -> tuple[Arrival, ...]:
-    """In some storms jobs that may go anywhere are jobs of tasks, most of which spawn more, soon or late in their
-    first run: no more than fit into that share of the sites."""
+    """In some storms turn jobs that may go anywhere into jobs of tasks, most of which spawn more, soon or late in
+    their first run: at most as many as fit into that share of the sites."""
     if rng.random() < 0.5:
         return arrivals
     return tuple(
@@ -60,7 +60,7 @@ def with_spawning(
 
 
 def _may_be(request: Request) -> bool:
-    """Whether it may as well be a job of tasks."""
+    """Return True if it could be a job of tasks."""
     return (
         all(component.site is None for component in request.components)
         and request.job_type is JobType.PLAIN
@@ -70,14 +70,15 @@ def _may_be(request: Request) -> bool:
 
 @cache
 def _graph(tasks: int, edges_per_task: float) -> TaskGraph:
-    """The tasks need so little of a processor that powers never refuse a job which its processors would not."""
+    """Return a graph whose tasks need so little of a processor that only the number of processors can refuse a
+    job."""
     rng = stream(tasks, "task graph", str(edges_per_task))
     return random_task_graph(tasks, rng, mcr=1.0, edges_per_task=edges_per_task)
 
 
 def of_tasks(rng: random.Random, request: Request) -> Request:
-    """The request as one of tasks: no more than it has processors, and more than half as many up to twice the largest
-    graph."""
+    """Return the request as one of tasks: at most one for each processor, and between half and all of up to twice the
+    largest graph."""
     processors = request.processors
     fitting = [each for each in GRAPHS if each[0] <= processors < 2 * each[0]]
     graph = _graph(*rng.choice(fitting or [max(GRAPHS)]))
@@ -106,18 +107,18 @@ def _with_spawns(rng: random.Random, grid: Grid, arrival: Arrival, fits_into: fl
 
 
 class SpawnPromises:
-    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
         self._fail = fail
-        self._tasks: dict[JobId, set[str]] = {}  # by job those that it is to run
+        self._tasks: dict[JobId, set[str]] = {}  # the tasks to run, by job
         self._holds: dict[Token, StartComponent] = {}  # components that hold tasks
-        self._begun: dict[JobId, dict[Token, int]] = {}  # by job its components that began, and in which run
+        self._begun: dict[JobId, dict[Token, int]] = {}  # by job, its components that began, with their runs
         self._done: set[Token] = set()
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what the event led to."""
+        """Check the consequences of the event."""
         if isinstance(event, JobSubmitted) and event.request.tasks is not None:
             self._tasks[event.job] = set(event.request.tasks.names)
         elif isinstance(event, ComponentEnded) and event.outcome is Outcome.DONE:
@@ -142,7 +143,8 @@ class SpawnPromises:
             self._fail(SPAWNED_ONCE, f"job {event.job} asks for {event.tasks.names}, and hears {answers}")
 
     def _spawned(self, fact: TasksSpawned) -> None:
-        """They are new where they have places; where they have none they never began, or were never there."""
+        """Check that spawned tasks are new if they have places; tasks without places never began, or never
+        existed."""
         known, names = self._tasks[fact.job], set(fact.tasks)
         if not fact.reason:
             if known & names or sum(size for _, size in fact.places) != len(names):
@@ -163,7 +165,7 @@ class SpawnPromises:
             self._fail(SPAWNED_ONCE, f"job {command.job} runs {sorted(twice)} twice in run {run}, or not at all")
 
     def _counted(self, job: JobId, run: int) -> Counter[str]:
-        """How many components of the run hold each task."""
+        """Return how many components of the run hold each task."""
         begun = self._begun.get(job, {})
         return Counter(task for token in begun if begun[token] == run for task in self._holds[token].tasks)
 

@@ -1,6 +1,6 @@
 """Storms: a grid, a workload and faults, all drawn from one seed, for ``koala.simulator.torture.torture`` to run.
 
-Every drawn job could run on the drawn grid if it were left in peace, so after the storm every job must finish.
+Every drawn job could run undisturbed on the drawn grid, so after the storm every job must finish.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from koala.simulator.workloads.workload import REFUSED, Arrival
 
 # A drawn job fits into this share of the idle grid, so that the sites' own users cannot starve it for ever.
 FITS_INTO_SHARE = 0.6
-# How often a job is drawn again before a job of one processor is taken instead.
+# At most this many draws for a job before a job of one processor takes its place.
 DRAWS_MAX = 20
 
 
 class Storm(msgspec.Struct, frozen=True, kw_only=True):
-    """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and put
-    them back; ``defects`` are (index of the arrival, how many messages about its job pass before the handling of the
-    next one raises). ``calm`` says that nothing goes wrong and that plans are to be kept."""
+    """One case. ``cancels`` are (time, index of the arrival); ``operators`` drain sites, change replicas, and restore
+    them; ``defects`` are (index of the arrival, the number of messages about its job before the handling of the next
+    one raises). ``calm`` means that nothing fails and that plans must hold."""
 
     seed: int
     grid: Grid
@@ -78,7 +78,7 @@ class Storm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_storm(seed: int) -> Storm:
-    """The storm of this seed, always the same."""
+    """Return the storm of this seed, always the same."""
     rng = stream(seed, "storm")
     rng_network = stream(seed, "storm", "network")
     rng_startup = stream(seed, "storm", "startup")
@@ -149,7 +149,7 @@ def draw_storm(seed: int) -> Storm:
 
 
 def _defects(rng: random.Random, jobs: int) -> tuple[tuple[int, int], ...]:
-    """In some storms our own code raises on some jobs, early or late in their lives."""
+    """Return the jobs on which our own code raises, early or late in their lives, in some storms."""
     if rng.random() < 0.75:
         return ()
     return tuple((index, rng.randint(1, 25)) for index in range(jobs) if rng.random() < 0.4)
@@ -240,7 +240,7 @@ def _parameters(rng: random.Random) -> SchedulerParameters:
 
 
 def _restarts(rng: random.Random, parameters: SchedulerParameters) -> SchedulerParameters:
-    """How long jobs rest between their runs, and avoid where they failed."""
+    """Draw how long jobs rest between their runs, and avoid where they failed."""
     return msgspec.structs.replace(
         parameters,
         restart_rest_s=rng.choice((0.0, 1.0, 20.0)),
@@ -249,7 +249,7 @@ def _restarts(rng: random.Random, parameters: SchedulerParameters) -> SchedulerP
 
 
 def _with_plans(rng: random.Random, grid: Grid) -> Grid:
-    """In most storms the first jobs of the queues are planned, by walltimes that are often wrong."""
+    """In most storms plan the first jobs of the queues, by walltimes that are often wrong."""
     plan_depth = rng.choice((0, 1, 1, 2, 8))
     parameters = msgspec.structs.replace(
         grid.scheduler,
@@ -262,7 +262,7 @@ def _with_plans(rng: random.Random, grid: Grid) -> Grid:
 
 
 def _with_preemption(rng: random.Random, grid: Grid) -> Grid:
-    """In half of the storms high-priority jobs preempt others for their places, within wide or narrow bounds."""
+    """In half of the storms let high-priority jobs preempt others for their places, within wide or narrow bounds."""
     parameters = msgspec.structs.replace(
         grid.scheduler,
         preemption=rng.choice(list(Preemption)),
@@ -274,7 +274,7 @@ def _with_preemption(rng: random.Random, grid: Grid) -> Grid:
 
 
 def with_early_claims(rng: random.Random, grid: Grid) -> Grid:
-    """In some storms jobs claim their places before the times of their plans."""
+    """In some storms let jobs claim their places before the times of their plans."""
     parameters = msgspec.structs.replace(
         grid.scheduler,
         hold_budget=rng.choice((0.0, 0.0, 0.05, 0.5)),
@@ -310,13 +310,13 @@ def _arrivals(rng: random.Random, rng_network: random.Random, grid: Grid) -> tup
 
 
 def _closed(rng: random.Random, sites: tuple[Site, ...]) -> tuple[Site, ...]:
-    """Some of the sites closed to guests, and one at least open."""
+    """Return the sites with some of them closed to guests, and at least one open."""
     closed = rng.sample(range(len(sites)), rng.randint(1, len(sites) - 1))
     return tuple(msgspec.structs.replace(site, own_account=index not in closed) for index, site in enumerate(sites))
 
 
 def _with_bad_nodes(rng: random.Random, site: Site) -> Site:
-    """The site with some nodes on which nothing runs, or with no other ones."""
+    """Return the site with some nodes on which nothing runs, or with only such nodes."""
     bad, nodes = rng.choice((1, 2, 1_000)), rng.choice((1, 2, 4, 16))
     faults = msgspec.structs.replace(
         site.simulation.faults, bad_nodes=bad, node_processors=max(1, site.processors // nodes)
@@ -325,8 +325,8 @@ def _with_bad_nodes(rng: random.Random, site: Site) -> Site:
 
 
 def _with_programs(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """The jobs as those of a few users with a few programs each; in some storms there are bad programs, which fail
-    wherever they run, and are not started again for ever."""
+    """Return the jobs as those of a few users with a few programs each; in some storms there are bad programs, which
+    fail wherever they run, and are not restarted for ever."""
     bad = rng.random() < 0.4
     found = []
     for arrival in arrivals:
@@ -345,7 +345,7 @@ def _with_programs(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[A
 
 
 def _with_refused(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """In some storms sites refuse some of the jobs, and say that it is the job's own fault."""
+    """In some storms let sites refuse some of the jobs as the job's own fault."""
     if rng.random() > 0.3:
         return arrivals
     found = []
@@ -356,7 +356,7 @@ def _with_refused(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Ar
 
 
 def _fits_without(grid: Grid, share: float = FITS_INTO_SHARE) -> Callable[[Request, Iterable[SiteName]], bool]:
-    """Whether a request fits when these sites are closed to it."""
+    """Return a test that a request fits when these sites are closed to it."""
     view = View.from_grid(grid)
     view.idle = [int(limit * share) for limit in view.limit]
     catalogue = Catalogue.builtin()
@@ -370,7 +370,7 @@ def _fits_without(grid: Grid, share: float = FITS_INTO_SHARE) -> Callable[[Reque
 
 
 def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """Some of the jobs that fit at the open sites are guests'."""
+    """Turn some of the jobs that fit at the open sites into guests'."""
     closed = grid.closed_to_guests
     if not closed:
         return arrivals
@@ -382,7 +382,8 @@ def _with_guests(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) 
 
 
 def _with_images(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms one or more sites run container images, and some of the jobs that fit there have one."""
+    """In some storms let one or more sites run container images, and give some of the jobs that fit there an
+    image."""
     if rng.random() < 0.7:
         return grid, arrivals
     those = rng.sample(range(len(grid.sites)), rng.randint(1, len(grid.sites)))
@@ -411,7 +412,8 @@ def _with_images(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) 
 
 
 def _with_required(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms one or more sites provide a launch program, and some of the jobs that fit there require it."""
+    """In some storms let one or more sites provide a launch program, and some of the jobs that fit there require
+    it."""
     if rng.random() < 0.8:
         return grid, arrivals
     those = rng.sample(range(len(grid.sites)), rng.randint(1, len(grid.sites)))
@@ -442,7 +444,7 @@ def _with_required(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]
 def with_licenses(
     rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], share: float
 ) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms there are pools of licences, of sites or for all of them, and some of the jobs that fit hold
+    """In some storms add pools of licences, of sites or for all of them, and let some of the jobs that fit hold
     some."""
     if rng.random() < 0.7:
         return grid, arrivals
@@ -471,7 +473,7 @@ def with_licenses(
 
 
 def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: View, catalogue: Catalogue) -> Request:
-    """A job that fits, drawn again until it does."""
+    """Return a job that fits, drawn repeatedly until it does."""
 
     def fits(request: Request) -> bool:
         policy = catalogue.choose(request, grid.scheduler.policy)
@@ -486,7 +488,7 @@ def _request(rng: random.Random, rng_network: random.Random, grid: Grid, view: V
 
 
 def any_request(rng: random.Random, grid: Grid) -> Request:
-    """Any job of any form, whether it fits or not."""
+    """Return any job of any form, whether it fits or not."""
     names = [site.name for site in grid.sites]
     files: tuple[InputFile, ...] = ()
     if grid.files and rng.random() < 0.5:
@@ -524,7 +526,7 @@ def any_request(rng: random.Random, grid: Grid) -> Request:
 
 
 def may_fail(request: Request) -> bool:
-    """Whether the request itself sets a limit that a storm can bring it to."""
+    """Return True if the request itself sets a limit that a storm can exhaust."""
     limits = (request.placement_tries_max, request.claiming_tries_max, request.restarts_max, request.walltime_s)
     return any(limit is not None for limit in limits)
 
@@ -534,7 +536,7 @@ def _operators(
 ) -> tuple[AnyEvent, ...]:
     events: list[AnyEvent] = []
     for file in files:
-        if rng.random() < 0.2:  # forgotten for a while, and back with other replicas
+        if rng.random() < 0.2:  # forgotten for a while, then restored with other replicas
             gone_at = rng.uniform(0.0, heal_at_s)
             back_at = rng.uniform(gone_at, heal_at_s)
             replicas = tuple(rng.sample(names, rng.randint(1, min(2, len(names)))))
@@ -549,7 +551,7 @@ def _operators(
 
 
 def _silenced(rng: random.Random, site: Site, heal_at_s: float) -> Site:
-    """A site that cannot be reached for long, once or twice, and comes back with all that it runs."""
+    """Return a site that is unreachable for long, once or twice, and comes back with all that it runs."""
     silences = []
     while rng.random() < 0.2:
         from_s = rng.uniform(0.0, heal_at_s)
@@ -563,7 +565,7 @@ def _silenced(rng: random.Random, site: Site, heal_at_s: float) -> Site:
 
 
 def _declared_lost(rng: random.Random, sites: tuple[Site, ...], heal_at_s: float) -> tuple[AnyEvent, ...]:
-    """Operators declare silent sites lost, and by mistake one that answers."""
+    """Return the events by which operators declare silent sites lost, and one answering site by mistake."""
     events: list[AnyEvent] = []
     for site in sites:
         for from_s, to_s in site.simulation.faults.silences:
@@ -574,13 +576,13 @@ def _declared_lost(rng: random.Random, sites: tuple[Site, ...], heal_at_s: float
     return tuple(events)
 
 
-# A module that looks at a job's own bandwidth refuses some for ever; whether it does is seen when the job is drawn.
+# A module that considers a job's own bandwidth refuses some for ever; the draw of a job detects that.
 _ANY_PATTERN = ("Initial", "Migration-Only", "B1", "B1(lslt=0.5)", "B2", "B3", "B4")
 _ALL_TO_ALL = ("A1", "A1(order=most-free)")
 
 
 def draw_network(rng: random.Random, names: list[SiteName]) -> Network | None:
-    """A network with narrow links or without limits, or none at all."""
+    """Return a network with narrow links or without limits, or none at all."""
     if rng.random() < 0.4:
         return None
     groups: tuple[LinkGroup, ...] = ()
@@ -593,7 +595,7 @@ def draw_network(rng: random.Random, names: list[SiteName]) -> Network | None:
 def draw_communication(
     rng: random.Random, request: Request, network: Network | None, names: list[SiteName]
 ) -> Request:
-    """The request as it is, or as one that communicates, has a home, or goes by what is on the links."""
+    """Return the request unchanged, or as one that communicates, has a home, or depends on the load of links."""
     if rng.random() < 0.5:
         return request
     pattern = rng.choice(list(Pattern))

@@ -1,6 +1,6 @@
 """Torture: the scheduler in a storm, its promises checked after every event; then the storm ends and all must finish.
 
-A failing seed is made as small as it goes while the same promise stays broken, and told as a story.
+A failing seed is reduced as far as possible while the same promise stays broken, and shown as a story.
 """
 
 from __future__ import annotations
@@ -50,27 +50,27 @@ from koala.simulator.world.world import World
 from koala.words.stories import Stories, ToldEntry, job_of, story
 
 # After the storm every job must have ended within this time; the longest drawn job takes about ten minutes. A
-# transfer over a link that is believed to be slow, as answers were lost, may be waited for longer than that where its
-# own answer is lost, too: then within this time after it is given up.
+# transfer over a link that is believed to be slow, because answers were lost, may be awaited for longer if its own
+# answer is lost, too: then the time counts from its end.
 SETTLE_S = 50_000.0
-# No transfer of a storm may be waited for longer than this beyond that time.
+# No transfer of a storm may be awaited for longer than this beyond that time.
 PATIENCE_S_MAX = 100_000.0
-# A scheduler that goes round in circles must not hang the torture. A storm in which jobs restart every second may
-# have any number of events, but not within a second.
+# A scheduler in an endless loop must not hang the torture. A storm in which jobs restart every second may have any
+# number of events, but not within a second.
 EVENTS_OF_A_SECOND_MAX = 10_000
-# How many smaller storms are tried to find a small one that still fails.
+# At most this many smaller storms are tried to find a small one that still fails.
 MINIMISE_RUNS_MAX = 120
-# How much of the end of the log is shown with a failure.
+# This much of the end of the log is shown with a failure.
 TAIL_LINES = 30
-# A job that is set aside is put back after so long, again and again until no site has a component of it.
+# A quarantined job is put back after this time, repeatedly until no site has a component of it.
 QUARANTINE_S = 60.0
 
-# What a defect of ours can raise; shown as a broken promise with its seed, like any other.
+# The errors that our own defects can raise; each counts as a broken promise with its seed.
 _DEFECTS = (AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class StormVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """How one storm went. ``broken`` names the promise that was not kept; None when all were."""
+    """The result of one storm. ``broken`` names the broken promise; None if all held."""
 
     seed: int
     jobs: int
@@ -102,7 +102,7 @@ def torture(seed: int) -> StormVerdict:
 
 
 def weather(storm: Storm) -> StormVerdict:
-    """One run through the storm and the calm after it."""
+    """Run the storm and the calm after it, once."""
     return _Run(storm).run()
 
 
@@ -162,8 +162,8 @@ class _Run:
             if event is None or event.at > until:
                 break
             for job in [job for job, messages in self.defects.items() if messages <= 0]:
-                # As if the handling of this event had raised on the job: nothing of it counts, and the quarantine
-                # of the job comes first.
+                # As if the handling of this event had raised on the job: it has no effect, and the quarantine of the
+                # job comes first.
                 del self.defects[job]
                 self._handle(JobQuarantined(at=event.at, job=job, reason="a defect that was drawn"))
                 self.world.plan(RequeueAsked(at=event.at + QUARANTINE_S, job=job))
@@ -212,7 +212,7 @@ class _Run:
         return job is not None and job.state is JobState.QUARANTINED
 
     def _over(self) -> bool:
-        """All jobs came and ended, the storm is over, and every abort has been answered."""
+        """True if all jobs came and ended, the storm is over, and every abort has been answered."""
         ledger = self.scheduler.ledger
         healed = ledger.now >= (self.storm.grid.simulation.heal_at_s or 0.0)
         everyone = self.watch.arrived == len(self.storm.arrivals)
@@ -272,7 +272,7 @@ class _Run:
 
 
 def _word_for(message: AnyEvent | TurnEntry, event: AnyEvent) -> str:
-    """By what word a message is counted: its type, and what tells apart what a type has in common."""
+    """Return the word under which a message is counted: its type, and a distinction within the type."""
     word = type(message).__name__
     match message:
         case ComponentEnded():
@@ -290,7 +290,7 @@ def _word_for(message: AnyEvent | TurnEntry, event: AnyEvent) -> str:
 
 
 def minimise(storm: Storm, broken: str) -> Storm:
-    """A storm with fewer jobs and fewer kinds of trouble in which the same promise is broken."""
+    """Return a storm with fewer jobs and fewer kinds of trouble in which the same promise is broken."""
     runs_left = MINIMISE_RUNS_MAX
 
     def fails(candidate: Storm) -> bool:
@@ -323,7 +323,7 @@ def minimise(storm: Storm, broken: str) -> Storm:
 
 
 def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
-    """Drop some arrivals; the cancels of the others follow them to their new places."""
+    """Remove some arrivals; the cancels of the others follow them to their new places."""
     kept = [index for index in range(len(storm.arrivals)) if not start <= index < stop]
     place = {index: position for position, index in enumerate(kept)}
     number = renumbered(storm.arrivals, kept)

@@ -1,4 +1,5 @@
-"""Storms in which sites measure what jobs send, which is not what they declare; and the promise about that."""
+"""Storms in which sites measure the traffic of jobs, which differs from their declarations; and the promise about
+that."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ from koala.simulator.workloads.workload import Arrival
 
 COUNTED = "links count what jobs were measured to send"
 _NAMES = ("solver", "heat", "flood")
-# Sums of floating-point numbers that were added in another order are not quite equal.
+# Sums of floating-point numbers added in another order are not quite equal.
 _NEARLY = 1e-9
 
 
 def with_traffic(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms jobs send other than they declare, sites measure it, and jobs have names to be known by."""
+    """In some storms let jobs send other amounts than they declare, sites measure it, and jobs have names that
+    identify them."""
     if grid.network is None or rng.random() < 0.5:
         return grid, arrivals
     low = rng.choice((0.1, 0.5, 1.0))
@@ -43,7 +45,7 @@ def with_traffic(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) 
 
 
 class _Told(NamedTuple):
-    """What a component was told to send."""
+    """What a component was instructed to send."""
 
     part: int
     elapsed_s: float
@@ -51,16 +53,16 @@ class _Told(NamedTuple):
 
 
 class TrafficPromises:
-    """Follows the reports of one run; ``fail`` is called with the name of a broken promise and the detail."""
+    """Follows the reports of one run; calls ``fail`` with the name of a broken promise and the detail."""
 
     def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
         self._ledger = scheduler.ledger
         self._fail = fail
         self._run: dict[JobId, int] = {}
-        self._told: dict[JobId, dict[Token, _Told]] = {}  # the latest of each component of the present run
+        self._told: dict[JobId, dict[Token, _Told]] = {}  # the latest of each component of the current run
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
-        """Check what is counted of the job that the event speaks of."""
+        """Check the counts for the job of the event."""
         if not isinstance(event, TrafficMeasured):
             return
         claim = self._ledger.claims.get(event.token)

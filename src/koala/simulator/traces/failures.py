@@ -1,8 +1,7 @@
 """Reads a failure trace in the tab format of the Failure Trace Archive: which nodes were unavailable, and when.
 
-The file of events (``event_trace``) is read as a stream; how many processors a node has and where it stands comes
-from the file of nodes beside it, where there is one. Which site a node stands for is decided in
-``koala.simulator.traces.node_mapping``.
+The file of events (``event_trace``) is read as a stream; the file of nodes beside it, if there is one, has the
+processors and the cluster of each node. ``koala.simulator.traces.node_mapping`` assigns nodes to sites.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LINE_BYTES_MAX = 65_536
 NODE_PROCESSORS_MAX = 1_000_000
 _CHUNK_BYTES = 1 << 20
 
-# The columns as the archive writes them; a header line, which starts with #, may give them in another order.
+# The columns in the archive's order; a header line, which starts with #, may give them in another order.
 _EVENT_COLUMNS = (
     "event_id",
     "component_id",
@@ -54,7 +53,7 @@ Progress = Callable[[int, int], None]
 
 
 class FailureTraceError(ValueError):
-    """A failure trace that cannot be used: names the file, the line where there is one, and what to do.
+    """An unusable failure trace: the message names the file, the line if there is one, and what to do.
 
     >>> from pathlib import Path
     >>> from koala.simulator import FailureTraceError, read_failure_trace
@@ -71,14 +70,14 @@ class FailureTraceError(ValueError):
         super().__init__(f"{where}: {problem}")
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
 class TraceNode:
-    """One machine of a trace. ``down_s`` holds the times at which it was unavailable: from, to, from, to, ...
+    """One machine of a trace. ``down_s`` contains the times at which it was unavailable: from, to, from, to, ...
 
-    They are ordered, apart from each other and in seconds since the trace's epoch; ``cluster`` is where it stands.
+    They are ordered, disjoint and in seconds since the trace's epoch; ``cluster`` is the machine's cluster.
     """
 
     __slots__ = ("cluster", "down_s", "name", "processors")
@@ -91,7 +90,8 @@ class TraceNode:
 
 
 class FailureTrace(NamedTuple):
-    """What a failure trace says: its nodes in the order of their first events, and the time that the events span.
+    """The content of a failure trace: its nodes in the order of their first events, and the time that the events
+    span.
 
     >>> from pathlib import Path
     >>> from koala.simulator import read_failure_trace
@@ -108,14 +108,14 @@ class FailureTrace(NamedTuple):
 
 
 def read_failure_trace(path: str | Path, progress: Progress | None = None) -> FailureTrace:
-    """A trace of the Failure Trace Archive, from its file of events and the file of nodes beside it.
+    """Return a trace of the Failure Trace Archive, from its file of events and the file of nodes beside it.
 
     The files may be plain, ``.gz`` or ``.xz``.
 
     A file of states (``event_state``) has no times of its own: the events beside it are read. A node is unavailable
     while any of its components is; times without an event count as available. ``progress`` is called now and then
-    with the bytes read, and those of the whole file. Raises ``FailureTraceError`` for what is no such trace, and
-    ``OSError`` for a file that cannot be read. ``SiteFailures`` puts the nodes onto a grid.
+    with the bytes read, and those of the whole file. Raises ``FailureTraceError`` for a file that is no such trace,
+    and ``OSError`` for a file that cannot be read. ``SiteFailures`` puts the nodes onto a grid.
 
     >>> from pathlib import Path
     >>> from koala.simulator import read_failure_trace
@@ -147,7 +147,7 @@ def _events_of(path: Path) -> Path:
 
 
 def _beside(path: Path, part: str, other: str) -> Path | None:
-    """The file that belongs to this one: ``g5k_node.tab.gz`` to ``g5k_event_trace.tab.xz``."""
+    """Return the file that belongs to this one: ``g5k_node.tab.gz`` to ``g5k_event_trace.tab.xz``."""
     if part not in path.name:
         return None
     plain = path.name.removesuffix(".gz").removesuffix(".xz").replace(part, other)
@@ -156,7 +156,8 @@ def _beside(path: Path, part: str, other: str) -> Path | None:
 
 
 def _lines(path: Path, progress: Progress | None = None) -> Iterator[tuple[int, bytes]]:
-    """The lines with their numbers; FailureTraceError where one is too long or the file is cut off or spoilt."""
+    """Yield the lines with their numbers; raise FailureTraceError if one is too long or the file is truncated or
+    corrupt."""
     number, rest = 0, b""
     try:
         with path.open("rb") as raw, _unpacked(path, raw) as file:
@@ -190,7 +191,7 @@ def _unpacked(path: Path, raw: IO[bytes]) -> Any:
 
 
 class _Columns:
-    """Where the columns that matter are, by the header or by the archive's usual order."""
+    """The positions of the relevant columns, by the header or by the archive's usual order."""
 
     def __init__(self, path: Path, usual: tuple[str, ...], wanted: tuple[str, ...]) -> None:
         self._path = path
@@ -200,7 +201,7 @@ class _Columns:
         self.count = max(self.at) + 1
 
     def header(self, number: int, line: bytes) -> None:
-        """A line of comment: where it names columns, these are the ones that follow."""
+        """Take a comment line: if it names columns, they apply to the following lines."""
         names = line.decode("utf-8", "replace").lstrip("#").split()
         if self._usual[0] not in names:
             return
@@ -211,7 +212,7 @@ class _Columns:
         self.count = max(self.at) + 1
 
     def fields(self, number: int, line: bytes) -> list[bytes]:
-        """The fields that matter, in the order wanted."""
+        """Return the relevant fields, in the order wanted."""
         cells = line.split(b"\t")
         if len(cells) < self.count:
             raise FailureTraceError(
@@ -232,7 +233,7 @@ class _NodeText(NamedTuple):
 
 
 def _read_nodes(path: Path) -> dict[tuple[bytes, bytes], _NodeText]:
-    """What the file of nodes says of each, by platform and number."""
+    """Return the nodes of the file of nodes, by platform and number."""
     wanted = ("platform_id", "node_id", "node_name", "node_location", "cores_per_proc", "num_procs")
     columns = _Columns(path, _NODE_COLUMNS, wanted)
     nodes: dict[tuple[bytes, bytes], _NodeText] = {}
@@ -272,7 +273,7 @@ def _shown(cell: bytes) -> str:
 
 
 class _Events:
-    """Takes the lines of the file of events and keeps of each node when it was unavailable."""
+    """Reads the lines of the file of events and keeps the times at which each node was unavailable."""
 
     def __init__(self, path: Path, known: dict[tuple[bytes, bytes], _NodeText]) -> None:
         self._path = path
@@ -285,7 +286,7 @@ class _Events:
         self._end_s = -math.inf
 
     def take(self, number: int, line: bytes) -> None:
-        """One line: an event, a comment or nothing."""
+        """Take one line: an event, a comment or nothing."""
         if line.startswith(b"#"):
             self._columns.header(number, line)
             return
@@ -336,7 +337,7 @@ class _Events:
         return node
 
     def trace(self) -> FailureTrace:
-        """What was read; FailureTraceError if that was nothing."""
+        """Return the trace; raise FailureTraceError if it is empty."""
         if not self._events:
             raise FailureTraceError(self._path, "it has no events; name the file event_trace.tab of a failure trace")
         for node in self._nodes.values():
@@ -345,7 +346,7 @@ class _Events:
 
 
 def _joined(times_s: array[float]) -> array[float]:
-    """The same times in order, with those that overlap or touch made one and the empty ones left out."""
+    """Return the same periods in order, with overlapping or adjacent ones merged and empty ones removed."""
     joined = array("d")
     for from_s, to_s in sorted(zip(times_s[::2], times_s[1::2], strict=True)):
         if to_s <= from_s:

@@ -1,7 +1,7 @@
-"""Puts the nodes of a failure trace onto the sites of a grid, and tells in order of time which fail and return.
+"""Maps the nodes of a failure trace to the sites of a grid, and gives their failures and returns in order of time.
 
-A site whose name is that of a cluster of the trace gets that cluster's nodes; the other sites are filled with the
-clusters that are left, in the order of the trace. Reading traces is ``koala.simulator.traces.failures``.
+A site with the name of a cluster of the trace gets that cluster's nodes; the other sites are filled with the
+remaining clusters, in the order of the trace. ``koala.simulator.traces.failures`` reads traces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MappedNode(NamedTuple):
 
 
 class NodeChange(NamedTuple):
-    """At one moment these nodes of a site, by their places among its nodes, fail and return."""
+    """The nodes of a site, by their places among its nodes, that fail and return at one moment."""
 
     at_s: float
     site: SiteName
@@ -36,9 +36,9 @@ class NodeChange(NamedTuple):
 class SiteFailures:
     """The nodes of a failure trace on the sites of a grid, for ``simulate``.
 
-    A site named like a cluster of the trace gets that cluster's nodes, and the other sites the clusters that are
-    left. Processors of a site for which the trace has no node never fail. Time 0 is ``from_s`` after the trace
-    begins; when the trace ends every node works.
+    A site named like a cluster of the trace gets that cluster's nodes, and the other sites the remaining clusters.
+    Processors of a site for which the trace has no node never fail. Time 0 is ``from_s`` after the trace begins; when
+    the trace ends every node works.
 
     >>> from pathlib import Path
     >>> from koala.simulator import SiteFailures, Workload, clusters_in_short, read_failure_trace, simulate
@@ -58,11 +58,11 @@ class SiteFailures:
 
     @property
     def nodes(self) -> int:
-        """How many nodes of the trace stand for processors of the grid."""
+        """The number of nodes of the trace that stand for processors of the grid."""
         return sum(len(nodes) for nodes in self.by_site.values())
 
     def changes(self) -> Iterator[NodeChange]:
-        """Every change from time 0 on, in order of time, then of the sites; one for a site at one moment."""
+        """Yield every change from time 0 on, in order of time, then of the sites; one for a site at one moment."""
         streams = (
             self._node_changes(rank, place, mapped.node)
             for rank, nodes in enumerate(self.by_site.values())
@@ -85,9 +85,9 @@ class SiteFailures:
 
 
 def nodes_onto_sites(nodes: Sequence[TraceNode], grid: Grid) -> dict[SiteName, tuple[MappedNode, ...]]:
-    """The nodes of each site. No node stands for two sites and no site gets more processors than it has.
+    """Return the nodes of each site. No node stands for two sites and no site gets more processors than it has.
 
-    The last node of a site stands for no more processors than are left there; nodes beyond that are not used.
+    The last node of a site stands for no more processors than are left there; further nodes are not used.
     """
     clusters: dict[str, list[TraceNode]] = {}
     for node in nodes:
@@ -111,9 +111,10 @@ def _fill(processors: int, nodes: Iterator[TraceNode]) -> tuple[MappedNode, ...]
 
 
 def _clusters_named(site: SiteName, clusters: Iterable[str]) -> list[str]:
-    """The clusters that the site's name means: ``site1`` is all below ``G1/site1``, ``site1-c2`` one of them.
+    """Return the clusters that the site's name denotes: ``site1`` is all below ``G1/site1``, ``site1-c2`` one of
+    them.
 
-    A name that occurs in two places, such as ``c1`` in ``site1/c1`` and ``site2/c1``, means none of them.
+    A name that occurs in two places, such as ``c1`` in ``site1/c1`` and ``site2/c1``, denotes neither.
     """
     wanted = site.casefold().replace("-", "/").split("/")
     found: list[str] = []

@@ -1,7 +1,8 @@
 """Workload traces: reads SWF (Parallel Workloads Archive) and GWF (Grid Workloads Archive) into arrays.
 
-A file may be plain or packed with gzip, xz or bzip2. What a line lacks is counted and told, what a line has wrong is
-an error with its number. Writing is ``koala.simulator.traces.writer``, running ``koala.simulator.trace_run``.
+A file may be plain or compressed with gzip, xz or bzip2. Missing values are counted and reported, wrong values are
+errors with the line's number. ``koala.simulator.traces.writer`` writes traces, ``koala.simulator.trace_run`` runs
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 TRACE_BYTES_MAX = 4 * 1024**3
 TRACE_JOBS_MAX = 20_000_000
-# How many job ids a remark names before it only counts.
+# A remark names at most this many job ids, and counts the others.
 FIRST_IDS = 5
 SECONDS_MAX = 2.0**52
 SIZE_MAX = 2**31 - 1
@@ -33,7 +34,7 @@ Ids = npt.NDArray[np.int64]
 _MAGIC = ((b"\x1f\x8b", gzip.open), (b"\xfd7zXZ\x00", lzma.open), (b"BZh", bz2.open))
 _UNPACKING = (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error)
 
-# The fields that matter stand at the same places in both formats; the first has number 1 in their definitions.
+# The relevant fields have the same positions in both formats; the definitions number the first as 1.
 _FIELDS = {
     0: "job number",
     1: "submit time",
@@ -44,15 +45,15 @@ _FIELDS = {
 }
 _WHOLE = frozenset({0, 4, 7})
 _MOST = {4: SIZE_MAX, 7: SIZE_MAX}
-# Whose the job is stands at one place too, and may be a word.
+# The user has the same position in both, too, and may be a word.
 _USER = 11
 USER_CHARACTERS_MAX = 64
-# The same fields as columns of the table that is read.
+# The same fields as columns of the resulting table.
 _ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME = range(len(_FIELDS))
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used: names the file, the line where there is one, and what is wrong.
+    """An unusable trace: the message names the file, the line if there is one, and the error.
 
     >>> from pathlib import Path
     >>> from koala.simulator import TraceError, read_trace
@@ -69,12 +70,12 @@ class TraceError(ValueError):
         super().__init__(f"{where}: {problem}")
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
 class Format(NamedTuple):
-    """How a trace is written: how comments start, and how many fields a line has at least."""
+    """A trace format: how comments start, and the least number of fields in a line."""
 
     name: str
     comment: str
@@ -86,7 +87,7 @@ GWF = Format("GWF", "#", 11)
 
 
 class Skipped(NamedTuple):
-    """Jobs that cannot be run, why, and the first ids among them."""
+    """Jobs that cannot be run, with the reason and the first ids."""
 
     reason: str
     jobs: int
@@ -98,14 +99,13 @@ class Trace:
     """The jobs of a trace by submission, in columns (numpy arrays) of one length.
 
     - ``ids``: the numbers of the jobs in the file;
-    - ``submit_s``: since the beginning of the trace, which is ``start_unix_s`` where that is known;
+    - ``submit_s``: since the beginning of the trace, which is ``start_unix_s`` if that is known;
     - ``run_s``: the run time;
-    - ``size``: the allocated processors, where unknown the requested ones;
-    - ``requested_s``: the user's estimate, where unknown the run time;
-    - ``users``: whose the jobs are, as the file calls them, if that was asked for;
-    - ``skipped``: the jobs of the file that cannot be run, by reason; ``reordered``: how many stood behind a later
-      one;
-    - ``header``: what the comments say, by name: MaxProcs, UnixStartTime and others.
+    - ``size``: the allocated processors, if unknown the requested ones;
+    - ``requested_s``: the user's estimate, if unknown the run time;
+    - ``users``: the users of the jobs, as the file names them, if requested;
+    - ``skipped``: the jobs of the file that cannot be run, by reason; ``reordered``: how many followed a later one;
+    - ``header``: the values in the comments, by name: MaxProcs, UnixStartTime and others.
 
     >>> from koala.simulator import poisson
     >>> trace = poisson(1000, 1, interarrival_mean_s=60, run_mean_s=600, size_min=1, size_max=16, nodes=100)
@@ -131,12 +131,12 @@ class Trace:
 
     @property
     def jobs(self) -> int:
-        """How many jobs there are."""
+        """The number of jobs."""
         return len(self.ids)
 
     @property
     def processors(self) -> int | None:
-        """The size of the machine by the header: MaxProcs, else MaxNodes; None where it says neither."""
+        """The size of the machine by the header: MaxProcs, else MaxNodes; None if it has neither."""
         for field in ("MaxProcs", "MaxNodes"):
             text = self.header.get(field, "").split()
             if text and text[0].isdigit() and int(text[0][:18]) > 0:
@@ -144,17 +144,17 @@ class Trace:
         return None
 
     def chosen(self, rows: npt.NDArray[Any]) -> Trace:
-        """The same trace with these rows only: a mask or their numbers in order."""
+        """Return the same trace with these rows only: a mask or their numbers in order."""
         columns = {name: getattr(self, name)[rows] for name in ("ids", "submit_s", "run_s", "size", "requested_s")}
         return dataclasses.replace(self, **columns, users=None if self.users is None else self.users[rows])
 
 
 def read_trace(path: str | Path, *, users: bool = False) -> Trace:
-    """The trace in a file, in SWF or GWF, plain or packed with gzip, xz or bzip2; needs numpy.
+    """Return the trace in a file, in SWF or GWF, plain or compressed with gzip, xz or bzip2; needs numpy.
 
     A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``; a job
-    that stands behind a later one is put in its place and counted in ``reordered``. ``users`` reads whose the jobs
-    are as well. Raises ``TraceError`` for what is no trace, and ``OSError`` for a file that cannot be read.
+    that follows a later one is put in its place and counted in ``reordered``. ``users`` reads the users of the jobs
+    as well. Raises ``TraceError`` for a file that is no trace, and ``OSError`` for a file that cannot be read.
 
     >>> from pathlib import Path
     >>> from koala.simulator import read_trace
@@ -173,7 +173,7 @@ def read_trace(path: str | Path, *, users: bool = False) -> Trace:
     found = _format_of(path, lines)
     rows = [line for line in lines if line and not line.isspace() and not _is_comment(line, found)]
     if rows and rows[0].split(maxsplit=1)[0].casefold() == "jobid":
-        del rows[0]  # some files of the archive name the columns without a mark of comment
+        del rows[0]  # some files of the archive name the columns without a comment sign
     if not rows:
         raise TraceError(path, f"it has no jobs; is it a trace in {found.name}?")
     if len(rows) > TRACE_JOBS_MAX:
@@ -184,7 +184,7 @@ def read_trace(path: str | Path, *, users: bool = False) -> Trace:
 
 
 def _user(row: str) -> str:
-    """Whose job a line is about; nobody's where it does not say."""
+    """Return the user of a line's job; nobody if the line has none."""
     cells = row.split(maxsplit=_USER + 1)
     return cells[_USER][:USER_CHARACTERS_MAX] if len(cells) > _USER else ""
 
@@ -193,7 +193,7 @@ def _user(row: str) -> str:
 
 
 def _content(path: Path) -> str:
-    """The text, unpacked. Names in it may be in any encoding; what matters is ASCII."""
+    """Return the decompressed text. Names in it may be in any encoding; the relevant parts are ASCII."""
     try:
         with path.open("rb") as raw, _unpacked(raw) as file:
             content: bytes = file.read(TRACE_BYTES_MAX + 1)
@@ -216,7 +216,7 @@ def _unpacked(raw: IO[bytes]) -> Any:
 
 
 def _format_of(path: Path, lines: Sequence[str]) -> Format:
-    """By the file's name, else by how its first line starts."""
+    """Return the format by the file's name, else by the start of its first line."""
     suffixes = {suffix.casefold() for suffix in path.suffixes}
     for each in (SWF, GWF):
         if f".{each.name.casefold()}" in suffixes:
@@ -226,12 +226,13 @@ def _format_of(path: Path, lines: Sequence[str]) -> Format:
 
 
 def _is_comment(line: str, found: Format) -> bool:
-    """Whether it says something to readers, with or without a blank before."""
+    """Return True if a line is a comment, with or without a leading blank."""
     return line.startswith(found.comment) or (line[:1].isspace() and line.lstrip().startswith(found.comment))
 
 
 def _header(lines: Sequence[str], found: Format) -> dict[str, str]:
-    """What the comments before the first job say as ``name: value``; of a repeated name the first."""
+    """Return the ``name: value`` pairs in the comments before the first job; the first value of a repeated name
+    counts."""
     header: dict[str, str] = {}
     for line in lines:
         if not _is_comment(line, found):
@@ -248,7 +249,7 @@ def _header(lines: Sequence[str], found: Format) -> dict[str, str]:
 
 
 def _numbers(path: Path, found: Format, rows: Sequence[str], lines: Sequence[str]) -> Floats:
-    """The fields that matter, one row a job; TraceError with the line where one is not a number."""
+    """Return the relevant fields, one row for each job; raise TraceError with the line if one is not a number."""
     columns = (*_FIELDS, found.fields_min - 1) if found is SWF else tuple(_FIELDS)
     try:
         table: Floats = np.loadtxt(rows, dtype=np.float64, usecols=columns, comments=None, ndmin=2)
@@ -264,7 +265,7 @@ def _numbers(path: Path, found: Format, rows: Sequence[str], lines: Sequence[str
 
 
 def _first_problem(path: Path, found: Format, lines: Sequence[str]) -> TraceError:
-    """What is wrong with the first bad line; only looked for once something is known to be wrong."""
+    """Return the error in the first bad line; called only if there is one."""
     for number, line in enumerate(lines, 1):
         cells = line.split()
         if not cells or _is_comment(line, found) or cells[0].casefold() == "jobid":
@@ -339,7 +340,8 @@ def _trace(
 
 
 def _beginning(found: Format, header: dict[str, str], submit_s: Floats) -> tuple[float | None, Floats]:
-    """When time 0 was, and the submit times since then; GWF counts in the time of Unix and says so of no file."""
+    """Return when time 0 was, and the submit times since then; GWF counts in Unix time, without a header that says
+    so."""
     if found is GWF and len(submit_s):
         return float(submit_s[0]), submit_s - submit_s[0]
     try:
@@ -350,7 +352,7 @@ def _beginning(found: Format, header: dict[str, str], submit_s: Floats) -> tuple
 
 
 def trace_name(path: Path) -> str:
-    """What to call a trace: its file's name without the endings of formats and packers.
+    """Return the name of a trace: its file's name without the suffixes of formats and compression.
 
     >>> from pathlib import Path
     >>> from koala.simulator import trace_name

@@ -1,4 +1,4 @@
-"""What is in a trace, in numbers: how many jobs of which sizes, how long, how often, and how much load they make."""
+"""The content of a trace in numbers: jobs, sizes, run times, arrivals, and the load that they make."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ PERCENTILES = (5, 25, 50, 75, 95)
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """What ``koala trace show`` prints of a trace, ready for JSON: jobs, span, load, and how sizes and times spread.
+    """Return what ``koala trace show`` prints of a trace, ready for JSON: jobs, span, load, and the spread of sizes
+    and times.
 
-    The load is the work of all jobs over what the machine could do while they were submitted; None where the trace
-    does not say how large the machine is.
+    The load is the work of all jobs over the machine's capacity while they were submitted; None if the trace does not
+    contain the size of the machine.
 
     >>> from koala.simulator import lublin, trace_summary
     >>> summary = trace_summary(lublin(1500, seed=1))
@@ -48,7 +49,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def skipped_json(trace: Trace) -> dict[str, Any]:
-    """The jobs of the file that cannot be run, by reason."""
+    """Return the jobs of the file that cannot be run, by reason."""
     return {
         "jobs": sum(each.jobs for each in trace.skipped),
         "reasons": [{"reason": each.reason, "jobs": each.jobs, "first": list(each.first)} for each in trace.skipped],
@@ -56,7 +57,7 @@ def skipped_json(trace: Trace) -> dict[str, Any]:
 
 
 def spread(values: Floats | Integers) -> dict[str, float] | None:
-    """Least, some percentiles, greatest and mean; None of nothing."""
+    """Return minimum, some percentiles, maximum and mean; None without values."""
     if not len(values):
         return None
     percentiles = np.percentile(values, PERCENTILES).tolist()

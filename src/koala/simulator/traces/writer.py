@@ -1,6 +1,6 @@
-"""Writes a trace as SWF, so that ``read_trace`` gives back the same columns.
+"""Writes a trace as SWF, from which ``read_trace`` restores the same columns.
 
-The same trace gives the same bytes, packed or not.
+The same trace gives the same bytes, compressed or not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from koala.simulator.traces.reader import Floats, Trace
 
 
 def swf_bytes(trace: Trace, *, packed: bool = False) -> bytes:
-    """A trace as a file in SWF, which ``read_trace`` reads back; ``packed`` with gzip. Equal traces give equal bytes.
+    """Return a trace as a file in SWF, which ``read_trace`` reads; ``packed`` with gzip. Equal traces give equal
+    bytes.
 
     >>> from pathlib import Path
     >>> from koala.simulator import lublin, read_trace, swf_bytes
@@ -46,7 +47,7 @@ def _lines(trace: Trace) -> Iterator[str]:
 
 
 def _texts(values: Floats) -> list[str]:
-    """Whole seconds as such, others with all the digits that it takes to read the same number back."""
+    """Return whole seconds as integers, others with all digits needed to read the same number again."""
     if len(values) and (values == np.floor(values)).all():
         return list(map(str, values.astype(np.int64).tolist()))
     return list(map(_shortest, values.tolist()))

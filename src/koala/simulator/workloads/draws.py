@@ -1,7 +1,7 @@
-"""Where a simulation's chance comes from: one named stream of random numbers for each purpose.
+"""The randomness of a simulation: one named stream of random numbers for each purpose.
 
-A stream is seeded by the run's seed and by what it is for, so that the choices of one policy never shift the
-draws of another: two policies under one seed meet the same arrivals, the same start-ups and the same faults.
+A stream is seeded by the run's seed and by its purpose, so that the choices of one policy never shift the draws of
+another: two policies under one seed meet the same arrivals, the same start-ups and the same faults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 
 def stream(seed: int, *purpose: str) -> random.Random:
-    """The random numbers for one purpose; the same seed and purpose always give the same numbers.
+    """Return the random numbers for one purpose; the same seed and purpose always give the same numbers.
 
     >>> from koala.simulator import stream
     >>> stream(1, "pauses").random() == stream(1, "pauses").random()
@@ -26,7 +26,7 @@ def stream(seed: int, *purpose: str) -> random.Random:
 
 
 class Constant(msgspec.Struct, frozen=True):
-    """Always the same value."""
+    """A constant value."""
 
     value: float
 
@@ -35,7 +35,7 @@ class Constant(msgspec.Struct, frozen=True):
 
 
 class Uniform(msgspec.Struct, frozen=True):
-    """Any value between two bounds, all equally likely."""
+    """A value between two bounds, uniformly distributed."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Uniform(msgspec.Struct, frozen=True):
 
 
 class Exponential(msgspec.Struct, frozen=True):
-    """Exponential with a mean: the gaps of a Poisson process. A mean of zero is always zero."""
+    """Exponential with a mean: the gaps of a Poisson process. A mean of zero always gives zero."""
 
     mean: float
 
@@ -69,7 +69,7 @@ Distribution = Constant | Uniform | Exponential
 
 
 def exponential(rng: random.Random, mean: float) -> float:
-    """An exponential draw with this mean.
+    """Return an exponential draw with this mean.
 
     >>> from koala.simulator import exponential, stream
     >>> exponential(stream(1, "gaps"), 0.0)
@@ -79,7 +79,7 @@ def exponential(rng: random.Random, mean: float) -> float:
 
 
 def geometric(rng: random.Random, mean: float) -> int:
-    """A whole number of at least 1 with (nearly) this mean: how large the jobs of a site's own users are."""
+    """Return a whole number of at least 1 with (nearly) this mean: the size of a job of a site's own users."""
     if mean <= 1.0:
         return 1
     return 1 + int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / mean))

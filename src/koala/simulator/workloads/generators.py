@@ -1,7 +1,7 @@
 """From a workload file to jobs: every draw of a generator, in a fixed order, from its own stream.
 
-The draws do not depend on what the jobs ask for: the same seed gives the same arrivals, applications, sizes
-and execution times to a non-fixed workload and to its flexible variant.
+The draws do not depend on the requests of the jobs: the same seed gives the same arrivals, applications, sizes and
+execution times to a non-fixed workload and to its flexible variant.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from koala.simulator.workloads.workload import Arrival, Source, Workload, Worklo
 
 
 def workload_from_file(file: WorkloadFile) -> Workload:
-    """The workload that a file describes.
+    """Return the workload that a file describes.
 
     >>> from koala.simulator import example_workload, workload_from_file
     >>> workload_from_file(example_workload("koala2006-w1")).name
@@ -74,14 +74,14 @@ def _distribution(text: DistributionText) -> Distribution:
 
 
 class ExecutionModel:
-    """How long a job of a given size runs on one cluster."""
+    """The execution time of a job of a given size on one cluster."""
 
     def __init__(self, text: ExecutionText) -> None:
         self._table = sorted(text.by_size.items()) if text.by_size is not None else []
         self._distribution = None if self._table else _distribution(text)
 
     def draw(self, processors: int, rng: random.Random) -> float:
-        """Its execution time in seconds."""
+        """Draw its execution time in seconds."""
         if self._distribution is not None:
             return self._distribution.draw(rng)
         for (size, time_s), (next_size, next_s) in zip(self._table, self._table[1:], strict=False):
@@ -91,14 +91,15 @@ class ExecutionModel:
 
 
 def _slow_down(application: ApplicationModelText | None) -> tuple[float, float, float]:
-    """By which fraction each further cluster slows it down, and the shares of that which go with the links."""
+    """Return the fraction by which each further cluster slows it down, and the shares of it that depend on the
+    links."""
     if application is None:
         return 0.0, 0.0, 0.0
     return application.per_extra_cluster, application.bandwidth_share, application.latency_share
 
 
 class _Files:
-    """The files that a workload brings along."""
+    """The files of a workload."""
 
     def __init__(self, text: WorkloadText) -> None:
         self._text = text
@@ -131,7 +132,7 @@ class _Files:
 
 
 class _Listed:
-    """The jobs that a file lists."""
+    """The jobs listed in a file."""
 
     def __init__(self, file: WorkloadFile) -> None:
         self._file = file
@@ -179,7 +180,7 @@ class _Generator:
         self._high_share = text.priority.high / (text.priority.high + text.priority.low)
 
     def arrivals(self, grid: Grid, seed: int) -> Iterator[Arrival]:
-        """The jobs, drawn one by one. Every draw is made for every job, whether it matters to it or not."""
+        """Draw the jobs one by one. Every draw is made for every job, even if it has no effect."""
         rng = stream(seed, "workload", str(self._number))
         rng_sites = stream(seed, "workload", str(self._number), "sites")
         rng_homes = stream(seed, "workload", str(self._number), "homes")
@@ -228,7 +229,7 @@ class _Generator:
         return allowed[int(rng.random() * len(allowed))]
 
     def _draw_sites(self, sites: Sequence[str], components: int, rng: random.Random) -> tuple[str, ...]:
-        """Distinct sites for a fixed request as far as there are enough; more components go round again."""
+        """Draw sites for a fixed request, distinct as far as there are enough; more components reuse them in turn."""
         if self._text.request is not RequestKind.FIXED:
             return ()
         order = rng.sample(sites, len(sites))
@@ -276,7 +277,7 @@ def _draw_size(sizes: SizesText, rng: random.Random) -> int:
 
 
 def equal_parts(processors: int, components: int) -> list[int]:
-    """The processors divided as evenly as they can be, the larger parts first.
+    """Return the processors divided as evenly as possible, the larger parts first.
 
     >>> from koala.simulator import equal_parts
     >>> equal_parts(10, 4)
@@ -287,19 +288,19 @@ def equal_parts(processors: int, components: int) -> list[int]:
 
 
 class HomeDraw:
-    """The site where each job arrives: by weight, or all sites alike where there are none."""
+    """The site where each job arrives: by weight, or with equal chances without weights."""
 
     def __init__(self, weights: dict[SiteName, float], sites: Sequence[SiteName]) -> None:
         self._sites = list(weights) or list(sites)
         self._choice = Choice([weights.get(site, 1.0) for site in self._sites])
 
     def draw(self, rng: random.Random) -> SiteName:
-        """The home of the next job."""
+        """Draw the home of the next job."""
         return self._sites[self._choice.draw(rng)]
 
 
 class CommunicationDraw:
-    """How each job communicates. Every draw is made for every job, whether it matters to it or not."""
+    """The communication of each job. Every draw is made for every job, even if it has no effect."""
 
     def __init__(self, text: GeneratedCommunicationText) -> None:
         self._patterns = list(text.pattern)
@@ -311,12 +312,12 @@ class CommunicationDraw:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether hardly two jobs draw the same, so that it does not pay to remember what was drawn."""
+        """True if hardly any two jobs draw the same value, so that caching draws has no use."""
         bandwidths = self._bisection or self._per_processor
         return bandwidths is not None and bandwidths.uniform is not None
 
     def draw(self, rng: random.Random) -> Communication:
-        """That of the next job."""
+        """Draw the communication of the next job."""
         return Communication(
             pattern=self._patterns[self._pattern.draw(rng)],
             bisection_mbit_s=_bandwidth(self._bisection, rng),
@@ -360,7 +361,7 @@ def _check_policy(who: str, name: str, catalogue: Catalogue) -> None:
 
 
 def _names(file: WorkloadFile) -> Iterator[tuple[str, str, str]]:
-    """Every name with who names it and what it should be."""
+    """Yield every name with its origin and its kind."""
     for number, generator in enumerate(file.text.generate, 1):
         who = f"generator {number}"
         if generator.policy is not None:

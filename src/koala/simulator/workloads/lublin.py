@@ -1,9 +1,9 @@
 """The workload model of Lublin and Feitelson (2003), with the parameters that they fitted to three traces.
 
 Sizes are log-uniform in two stages with extra shares of serial jobs and powers of two; the logarithm of a run time is
-hyper-gamma, its first part the rarer the larger the job; the logarithm of a gap between arrivals is gamma and
-stretched by a daily cycle. Source: U. Lublin, D. G. Feitelson, "The workload on parallel supercomputers: modeling
-the characteristics of rigid jobs", J. Parallel and Distributed Computing 63(11), 2003.
+hyper-gamma, its first part rarer for larger jobs; the logarithm of a gap between arrivals is gamma and stretched by a
+daily cycle. Source: U. Lublin, D. G. Feitelson, "The workload on parallel supercomputers: modeling the
+characteristics of rigid jobs", J. Parallel and Distributed Computing 63(11), 2003.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from koala.simulator.traces.reader import Floats, Trace
 from koala.simulator.workloads.synthetic import BUCKETS, DailyCycle, SyntheticError, synthetic_trace
 
 NODES_MIN = 8
-# Values beyond these, as natural logarithms of seconds, are drawn again: 45 hours and 5 days.
+# Larger values, as natural logarithms of seconds, are drawn again: 45 hours and 5 days.
 LONGEST_RUN_LOG_S = 12.0
 LONGEST_GAP_LOG_S = 13.0
-# The half hour, counted from midnight, with which the day of the model begins.
+# The half hour, counted from midnight, at which the day of the model begins.
 DAY_STARTS_AT = 11
 
 
@@ -32,7 +32,7 @@ class Population(NamedTuple):
       chance ``u_prob``, else from there to the top. The top is ``below_top`` under log2 of the machine, the
       middle ``u_width`` under the top;
     - log run time: gamma(``a1``, ``b1``) with chance ``pa`` * size + ``pb``, else gamma(``a2``, ``b2``);
-    - log gap: gamma(``a_arrival`` * ``rush_ratio``, ``b_arrival``), where the ratio leads from the rush hours to
+    - log gap: gamma(``a_arrival`` * ``rush_ratio``, ``b_arrival``), where the ratio converts the rush hours to
       the whole day; arrivals over the half hours: gamma(``a_day``, ``b_day``).
     """
 
@@ -75,10 +75,10 @@ INTERACTIVE = Population(
 
 
 def lublin(jobs: int, seed: int, *, nodes: int = 128, by_type: bool = False) -> Trace:
-    """A trace drawn from Lublin and Feitelson's model of 2003, from midnight on, for a machine of ``nodes``.
+    """Return a trace drawn from Lublin and Feitelson's model of 2003, from midnight on, for a machine of ``nodes``.
 
-    ``by_type`` draws batch and interactive jobs apart, each with its own arrivals, and merges them by time; otherwise
-    all jobs are of the one kind that was fitted to both together. The model has no estimates. Needs numpy.
+    ``by_type`` draws batch and interactive jobs separately, each with its own arrivals, and merges them by time;
+    otherwise all jobs are of the one kind that was fitted to both together. The model has no estimates. Needs numpy.
 
     >>> from koala.simulator import lublin
     >>> trace = lublin(1500, seed=1, nodes=128)
@@ -110,7 +110,7 @@ def _drawn(
 
 
 def sizes(population: Population, jobs: int, nodes: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Numbers of processors: serial jobs, powers of two, and the rest."""
+    """Draw numbers of processors: serial jobs, powers of two, and the rest."""
     top = math.log2(nodes) - population.below_top
     middle = max(population.u_low, top - population.u_width)
     low_stage = rng.random(jobs) <= population.u_prob
@@ -121,7 +121,7 @@ def sizes(population: Population, jobs: int, nodes: int, rng: np.random.Generato
         middle + place * (top - middle),
     )
     kind = rng.random(jobs)
-    # A machine whose size is no power of two holds the next lower one at most.
+    # A machine whose size is no power of two fits at most the next lower one.
     rounded = np.minimum(np.floor(log_size + 0.5), math.floor(top))
     log_size = np.where(kind <= population.serial + population.power_of_two, rounded, log_size)
     parallel = np.maximum(2, np.floor(2.0**log_size + 0.5).astype(np.int64))
@@ -129,7 +129,7 @@ def sizes(population: Population, jobs: int, nodes: int, rng: np.random.Generato
 
 
 def run_times(population: Population, size: npt.NDArray[np.int64], rng: np.random.Generator) -> Floats:
-    """Run times in whole seconds; those that are too long are drawn again."""
+    """Draw run times in whole seconds; excessive ones are drawn again."""
     first = np.clip(population.pa * size + population.pb, 0.0, 1.0)
 
     def draw(rows: npt.NDArray[np.int64]) -> Floats:
@@ -147,7 +147,7 @@ def run_times(population: Population, size: npt.NDArray[np.int64], rng: np.rando
 
 
 def arrivals(population: Population, jobs: int, rng: np.random.Generator) -> Floats:
-    """Submit times in whole seconds since midnight, ascending."""
+    """Draw submit times in whole seconds since midnight, ascending."""
     shape = population.a_arrival * population.rush_ratio
     logs = rng.gamma(shape, population.b_arrival, jobs)
     while len(again := np.flatnonzero(logs > LONGEST_GAP_LOG_S)):
@@ -156,7 +156,7 @@ def arrivals(population: Population, jobs: int, rng: np.random.Generator) -> Flo
 
 
 def model_cycle(population: Population) -> DailyCycle:
-    """The daily cycle: a gamma distribution over the half hours of a day that begins in the small hours."""
+    """Return the daily cycle: a gamma distribution over the half hours of a day that begins in the small hours."""
     weights = np.empty(BUCKETS)
     for bucket in range(DAY_STARTS_AT, DAY_STARTS_AT + BUCKETS):
         share = _gamma_below(bucket + 0.5, population.a_day, population.b_day)
@@ -166,7 +166,8 @@ def model_cycle(population: Population) -> DailyCycle:
 
 
 def _gamma_below(value: float, shape: float, scale: float) -> float:
-    """The chance that a gamma variate is below a value, by the power series of the incomplete gamma function."""
+    """Return the chance that a gamma variate is below a value, by the power series of the incomplete gamma
+    function."""
     x = value / scale
     term = total = 1.0 / shape
     step = shape

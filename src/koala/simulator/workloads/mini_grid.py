@@ -1,7 +1,7 @@
 """The workload of the mini-grid experiments: jobs that arrive at the clusters, with sizes, times and bandwidths.
 
-Every kind of draw has a stream of its own under the seed, by cluster, so that arrivals, sizes and times are the same
-whatever the jobs send, and whatever policy places them. Jobs are made as arrays, millions of them in a moment.
+Every kind of draw has its own stream under the seed, by cluster, so that arrivals, sizes and times are the same with
+any traffic and any placement policy. Jobs are created as arrays, millions of them in a moment.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-# The streams of the draws under a seed; each has one by cluster, but for those of what jobs send.
+# The streams of the draws under a seed; each has one for each cluster, except those of the jobs' traffic.
 _ARRIVALS, _SIZES, _TIMES, _BANDWIDTHS, _PATTERNS = range(5)
-# The largest size that the arrays hold.
+# The largest size that fits into the arrays.
 _SIZE_MOST = 2**31 - 1
 
 
 class MiniGridWorkloadError(ValueError):
-    """A workload that cannot be drawn: says which argument is wrong and what to give instead."""
+    """A workload that cannot be drawn: the message says which argument is wrong and what to give instead."""
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
@@ -38,10 +38,9 @@ class MiniGridJobs:
     """Jobs by their number, in the order of their submission.
 
     - ``size`` in processors, ``home`` the index of the cluster where the job arrives (-1: none);
-    - ``work_s``: how long it takes on one cluster, of which ``share`` is communication;
+    - ``work_s``: its time on one cluster, with the ``share`` of communication;
     - ``per_processor_bit_s``, ``pattern`` (the numbers of ``koala.model.network``) and ``dimensions`` (of a cube)
-    say what
-      it sends when it is on several.
+      describe its traffic when it is on several.
 
     The last four have one element for each job, or one for all.
 
@@ -78,13 +77,13 @@ def mini_grid_workload(
     patterns: Mapping[Pattern, float] | None = None,
     dimensions: int = 2,
 ) -> MiniGridJobs:
-    """Jobs that arrive at every cluster as a Poisson stream; the defaults are the paper's.
+    """Return jobs that arrive at every cluster as a Poisson stream; the defaults are the paper's.
 
     Sizes are uniform from the first to the second number, both included, execution times exponential. The bisection
     bandwidth of a job is one number for all, or uniform between two. ``patterns`` gives their weights; without them
-    all processors talk to all. With ``whole_gaps`` the times between two jobs of a cluster are cut to whole seconds,
-    as by a clock that knows no others: half a second less on average. Raises ``MiniGridWorkloadError`` about the
-    first argument that makes no workload.
+    all processors talk to all. With ``whole_gaps`` the times between two jobs of a cluster are truncated to whole
+    seconds, as by a clock without fractions: half a second less on average. Raises ``MiniGridWorkloadError`` about
+    the first invalid argument.
 
     >>> from koala.simulator import mini_grid_workload
     >>> len(mini_grid_workload(clusters=2, jobs_per_cluster=100, seed=1))
@@ -137,7 +136,7 @@ def mini_grid_workload(
 
 
 def _check(name: str, value: float, least: float = 0, most: float = math.inf, *, what: str) -> None:
-    """Raise an error about an argument outside these bounds, or that is no finite number."""
+    """Raise an error about an argument that is outside these bounds, or not a finite number."""
     if not (least <= value <= most and math.isfinite(value)):
         raise MiniGridWorkloadError(f"{name} is {value}; give {what}")
 
@@ -163,7 +162,7 @@ def _check_weights(patterns: Mapping[Pattern, float] | None) -> None:
 def per_processor_bandwidths(
     bisection_bit_s: NDArray[float64], size: NDArray[int32], pattern: NDArray[int8], dimensions: int
 ) -> NDArray[float64]:
-    """What each processor sends, by job, so that the jobs have these bisection bandwidths; 0 for silent jobs.
+    """Return what each processor sends, by job, so that the jobs have these bisection bandwidths; 0 for silent jobs.
 
     ``bisection_bit_s`` and ``pattern`` have one element for each job, or one for all.
     """

@@ -1,7 +1,7 @@
 """Synthetic workloads as traces: a plain Poisson stream, and one that is fitted to a trace by resampling it.
 
-Lublin and Feitelson's model is ``koala.simulator.workloads.lublin``; workload files, which also say what the jobs ask
-for, are ``koala.simulator.workloads.generators``. The same arguments and the same seed give the same trace.
+Lublin and Feitelson's model is ``koala.simulator.workloads.lublin``; workload files, which also describe the requests
+of the jobs, are ``koala.simulator.workloads.generators``. The same arguments and the same seed give the same trace.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy.typing as npt
 from koala.simulator.traces.reader import Floats, Integers, Trace
 
 DAY_S = 86_400.0
-# The day is seen in half hours, as in Lublin and Feitelson's model.
+# The day is divided into half hours, as in Lublin and Feitelson's model.
 BUCKETS = 48
 BUCKET_S = DAY_S / BUCKETS
-# A daily cycle is only looked for in a trace that has at least two days.
+# A daily cycle requires a trace of at least two days.
 CYCLE_DAYS_MIN = 2.0
 
 
 class SyntheticError(ValueError):
-    """A trace that cannot be drawn: says which number is wrong and what to give instead.
+    """A trace that cannot be drawn: the message says which number is wrong and what to give instead.
 
     >>> from koala.simulator import SyntheticError, lublin
     >>> try:
@@ -31,15 +31,15 @@ class SyntheticError(ValueError):
     """
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
 class DailyCycle:
-    """How busy each half hour of a day is, as weights with a mean of 1; time 0 is the beginning of the first.
+    """The load of each half hour of a day, as weights with a mean of 1; time 0 is the beginning of the first.
 
     ``effort`` turns a time into the sum of the weights until then, ``times`` turns sums back into times: a stream of
-    arrivals that is even in effort follows the cycle in time.
+    arrivals that is uniform in effort follows the cycle in time.
     """
 
     def __init__(self, weights: npt.ArrayLike) -> None:
@@ -50,16 +50,16 @@ class DailyCycle:
         self._edges: Floats = np.arange(BUCKETS + 1, dtype=np.float64) * BUCKET_S
 
     def effort(self, times_s: Floats) -> Floats:
-        """The sum of the weights from time 0 to each time; a whole day has as many as it has seconds."""
+        """Return the sum of the weights from time 0 to each time; a whole day adds its number of seconds."""
         return _by_day(times_s, self._edges, self._sums)
 
     def times(self, efforts_s: Floats) -> Floats:
-        """The inverse of ``effort``."""
+        """Return the inverse of ``effort``."""
         return _by_day(efforts_s, self._sums, self._edges)
 
 
 def _by_day(values_s: Floats, before_s: Floats, after_s: Floats) -> Floats:
-    """Whole days as they are, the rest of each by interpolation."""
+    """Map whole days unchanged, and the rest of each value by interpolation."""
     days_s = np.floor(values_s / DAY_S) * DAY_S
     mapped: Floats = days_s + np.interp(values_s - days_s, before_s, after_s)
     return mapped
@@ -68,7 +68,8 @@ def _by_day(values_s: Floats, before_s: Floats, after_s: Floats) -> Floats:
 def poisson(
     jobs: int, seed: int, *, interarrival_mean_s: float, run_mean_s: float, size_min: int, size_max: int, nodes: int
 ) -> Trace:
-    """A trace of a Poisson stream of jobs with exponential run times and uniform sizes; times are whole seconds.
+    """Return a trace of a Poisson stream of jobs with exponential run times and uniform sizes; times are whole
+    seconds.
 
     The mini-grid paper's clusters have such streams: sizes 10 to 50, run times of 450 s, one job in 150 s. Needs
     numpy.
@@ -95,14 +96,14 @@ def poisson(
 
 
 def fitted(original: Trace, jobs: int, seed: int, *, nodes: int | None = None) -> Trace:
-    """A new trace that looks like another one, by resampling it; needs numpy.
+    """Return a new trace that resembles another one, by resampling it; needs numpy.
 
     - sizes are drawn from those of the trace;
     - run time and estimate are drawn, as a pair, from the jobs of the same size class (1, 2, 3-4, 5-8, ...);
     - gaps between arrivals are drawn from those of the trace, measured in its daily cycle, and follow that cycle.
 
-    What binds jobs that follow each other, such as a user's session, is lost. ``nodes`` is by default the trace's;
-    it must hold the largest job.
+    Correlations between successive jobs, such as a user's session, are lost. ``nodes`` is by default the trace's; it
+    must hold the largest job.
 
     >>> from koala.simulator import fitted, lublin
     >>> longer = fitted(lublin(500, seed=1), 2000, seed=7)
@@ -139,9 +140,9 @@ def fitted(original: Trace, jobs: int, seed: int, *, nodes: int | None = None) -
 
 
 def daily_cycle(submit_s: Floats) -> DailyCycle:
-    """The cycle of a trace's arrivals; level where the trace is too short to have one.
+    """Return the cycle of a trace's arrivals; flat if the trace is too short to have one.
 
-    Half a job is added to every half hour, so that one in which nothing came has a chance left.
+    Half a job is added to every half hour, so that an empty one still has a chance.
     """
     if submit_s[-1] - submit_s[0] < CYCLE_DAYS_MIN * DAY_S:
         return DailyCycle(np.ones(BUCKETS))
@@ -152,7 +153,7 @@ def daily_cycle(submit_s: Floats) -> DailyCycle:
 def _donors(
     size: Integers, drawn: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For every drawn job the row that gives its size, and one of the same class that gives its times."""
+    """Return for every drawn job the row that gives its size, and one of the same class that gives its times."""
     classes = np.ceil(np.log2(size)).astype(np.int64)
     by_class = np.argsort(classes, kind="stable")
     starts = np.searchsorted(classes[by_class], np.arange(classes.max() + 2))
@@ -172,7 +173,7 @@ def synthetic_trace(
     note: str,
     start_unix_s: float | None = None,
 ) -> Trace:
-    """Columns in order of submission as a trace with a header of its own; ids count from 1."""
+    """Return columns in order of submission as a trace with a header of its own; ids count from 1."""
     return Trace(
         name=name,
         format="SWF",

@@ -1,8 +1,8 @@
-"""The jobs of a simulation and when they come: drawn from generators, listed one by one, or given as arrays.
+"""The jobs of a simulation and their arrival times: drawn from generators, listed one by one, or given as arrays.
 
-A workload has no seed of its own; ``Workload.arrivals`` draws it for one, lazily, so that a hundred thousand
-jobs cost no more than the requests that differ. Reading workload files is ``koala.descriptions.workload.form``;
-how a generator draws is ``koala.simulator.workloads.generators``.
+A workload has no seed of its own; ``Workload.arrivals`` draws it for one, lazily, so that a hundred thousand jobs
+cost no more than their distinct requests. ``koala.descriptions.workload.form`` reads workload files;
+``koala.simulator.workloads.generators`` draws from generators.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from koala.model.request import Application, Component, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 
-# Instead of an exit code: no site takes the job.
+# Replaces an exit code: no site accepts the job.
 REFUSED = -1
 
 
 class Arrival(NamedTuple):
-    """One job of a workload: when it comes, what it asks for, and how long it runs.
+    """One job of a workload: its arrival, its request, and its run time.
 
     - ``execution_s``: on one cluster; each further one lengthens it by the fraction ``per_extra_cluster``;
-    - ``bandwidth_share``, ``latency_share``: the parts of that fraction that go with the links between the clusters;
-    - ``owner``: whose job it is; ``guest``: whether sites may preempt it;
+    - ``bandwidth_share``, ``latency_share``: the parts of that fraction that depend on the links;
+    - ``owner``: the job's user; ``guest``: whether sites may preempt it;
     - ``spawns``: for a job of tasks, how long after its first start which more come;
-    - ``breaks``: the exit code with which its application fails wherever it runs, 0 for none; ``REFUSED`` where no
-      site takes it, by its own fault.
+    - ``breaks``: the exit code with which its application fails wherever it runs, 0 for none; ``REFUSED`` if no site
+      accepts it, by its own fault.
 
     >>> from koala.descriptions import read_job
     >>> from koala.simulator import Arrival, Workload, clusters_in_short, simulate
@@ -56,7 +56,7 @@ Check: TypeAlias = Callable[[Grid, Catalogue], None]
 
 
 class WorkloadError(ValueError):
-    """A workload that cannot be run: says which job or which numbers, and what to change.
+    """A workload that cannot be run: the message says which job or which numbers, and what to change.
 
     >>> from koala.simulator import Workload, WorkloadError
     >>> try:
@@ -67,7 +67,7 @@ class WorkloadError(ValueError):
     """
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
@@ -86,9 +86,9 @@ def _no_check(_grid: Grid, _catalogue: Catalogue) -> None:
 class Workload:
     """The jobs of a run, ``jobs`` in number, from one or more sources, merged by time.
 
-    A source gives the jobs for a grid and a seed, in order of time. Most workloads are made by ``from_arrays``,
-    ``from_arrivals`` or ``trace_workload``. With ``hold_when_waiting`` a submission is held back, and all that
-    follows it shifts, while that many jobs wait for places.
+    A source gives the jobs for a grid and a seed, in order of time. Most workloads come from ``from_arrays``,
+    ``from_arrivals`` or ``trace_workload``. With ``hold_when_waiting`` a submission is held back, and all later ones
+    shift, while that many jobs wait for places.
 
     >>> from koala.simulator import Workload, clusters_in_short, simulate
     >>> workload = Workload.from_arrays(submit_s=[0, 10, 20], processors=[8, 8, 4], execution_s=[60, 60, 60])
@@ -114,19 +114,19 @@ class Workload:
         self._check = check
 
     def arrivals(self, grid: Grid, seed: int) -> Iterator[Arrival]:
-        """Every job, in the order of arrival; the same for the same grid and seed."""
+        """Yield every job, in the order of arrival; the same for the same grid and seed."""
         if len(self._sources) == 1:
             return self._sources[0](grid, seed)
         return merge(*(source(grid, seed) for source in self._sources), key=_by_time)
 
     def files(self, grid: Grid, seed: int) -> tuple[StoredFile, ...]:
-        """The files that the workload brings along; where their replicas are may depend on the seed."""
+        """Return the files of the workload; the places of their replicas may depend on the seed."""
         return self._files(grid, seed)
 
     def check(self, grid: Grid, catalogue: Catalogue) -> None:
-        """Raise WorkloadError where a job names a policy, a site or a file that is not there.
+        """Raise WorkloadError if a job names an unknown policy, site or file.
 
-        Only a workload from a file names them beforehand; of any other, such jobs fail in the run.
+        Only a workload from a file names them beforehand; with any other, such jobs fail in the run.
         """
         self._check(grid, catalogue)
 
@@ -134,7 +134,7 @@ class Workload:
     def from_arrivals(
         cls, arrivals: Sequence[Arrival], *, name: str = "workload", hold_when_waiting: int | None = None
     ) -> Workload:
-        """Just these jobs, in order of time."""
+        """Return exactly these jobs, in order of time."""
         ordered = sorted(arrivals, key=_by_time)
 
         def source(_grid: Grid, _seed: int) -> Iterator[Arrival]:
@@ -151,7 +151,7 @@ class Workload:
         *,
         name: str = "arrays",
     ) -> Workload:
-        """Jobs of one component each, from three columns that are in order of submission."""
+        """Return jobs of one component each, from three columns that are in order of submission."""
         if not len(submit_s) == len(processors) == len(execution_s):
             raise WorkloadError(
                 f"{name}: the columns have {len(submit_s)}, {len(processors)} and {len(execution_s)} rows; "
@@ -173,7 +173,7 @@ class Workload:
 
 
 def single_component(processors: int, name: str = "job") -> Request:
-    """A request for one component anywhere."""
+    """Return a request for one component anywhere."""
     return Request(
         components=(Component(processors=processors, application=Application(executable=name)),), name=name
     )

@@ -1,1 +1,1 @@
-"""The simulated world that a scheduler meets: sites, their users, links, transfers, faults and virtual time."""
+"""The simulated world around a scheduler: sites, their users, links, transfers, faults and virtual time."""

@@ -1,8 +1,8 @@
 """A site's own users, and the controller that injects and kills dummy jobs to hold their load inside a band: that of
 each site, or that of the whole grid.
 
-The world owns time: it tells the background what became due and lets the site's scheduler begin its jobs.
-Dummies never take processors from a queue: they are injected only into idle ones that nothing waits for.
+The world owns time: it notifies the background of due events and lets the site's scheduler start its jobs. Dummies
+never take processors from a queue: they are injected only into idle ones that no job waits for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from koala.simulator.world.site import SimulatedSite, UserJob
 
 
 class SiteBackground:
-    """The load that is not ours on one site."""
+    """The load of other users on one site."""
 
     __slots__ = (
         "_band",
@@ -47,26 +47,26 @@ class SiteBackground:
         work_s = parameters.user_size_mean * parameters.user_execution_mean_s
         self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
         self.queued = 0  # processors that waiting users want
-        self.reported: tuple[int, tuple[tuple[float, int], ...]] = (0, ())  # what was last told of the others
+        self.reported: tuple[int, tuple[tuple[float, int], ...]] = (0, ())  # the last report about the others
 
     def told(self, report: SiteReported) -> None:
-        """The scheduler was told this."""
+        """Record a report to the scheduler."""
         self.reported = report.others, report.releases
 
     def next_gap_s(self) -> float:
-        """Time until the next user comes."""
+        """Return the time until the next user comes."""
         assert self.interarrival_s is not None
         return exponential(self._rng, self.interarrival_s)
 
     def next_job(self) -> UserJob:
-        """What the next user submits: at least one processor, at most the whole site."""
+        """Return what the next user submits: at least one processor, at most the whole site."""
         processors = min(self.site.installed, geometric(self._rng, self._parameters.user_size_mean))
         return UserJob(self.site, processors, exponential(self._rng, self._parameters.user_execution_mean_s))
 
     def control(self, now: float) -> None:
-        """Inject or kill dummies so that users and dummies together stay in the band, as far as they can.
+        """Inject or kill dummies so that users and dummies together stay in the band, as far as possible.
 
-        Users who still wait count as load: dummies make room for them instead of standing in their way.
+        Waiting users count as load: dummies make room for them instead of blocking them.
         """
         self._band.control(self, now)
 
@@ -82,7 +82,7 @@ class _SiteBand:
     __slots__ = ("_high", "_low")
 
     def __init__(self, site: SimulatedSite, parameters: Background) -> None:
-        # On the fractions as they were written: 0.07 of 100 processors is 7, not 8.
+        # Computed on the fractions as they were written: 0.07 of 100 processors is 7, not 8.
         self._low = math.ceil(Decimal(repr(float(parameters.band_low))) * site.processors)
         self._high = max(self._low, quota_processors(site.processors, parameters.band_high))
 
@@ -98,8 +98,8 @@ class _SiteBand:
 
 
 class _GridBand:
-    """One band for all sites together. Where users wait, dummies of their site make room; then dummies come and go
-    anywhere: they go where they are the largest share of a site, and come where other users have the smallest."""
+    """One band for all sites together. If users wait, dummies of their site make room; then dummies come and go
+    anywhere: they leave where they are the largest share of a site, and come where other users have the smallest."""
 
     __slots__ = ("_members", "_serve")
 
@@ -133,7 +133,7 @@ class _GridBand:
             least = min(open_to, key=lambda each: (each.users + each.site.dummies) / each.site.installed)
             load += 1
             self._change(least.site, 1, now, changed)
-        changed.pop(here.site.name, None)  # whoever asked serves it
+        changed.pop(here.site.name, None)  # the caller serves it
         for site in changed.values():
             self._serve(site, now)
 
@@ -143,7 +143,8 @@ class _GridBand:
 
 
 def users_stream(seed: int, site: SiteName) -> random.Random:
-    """Where the users of a site come from: the gap before the first, then each one's job and the gap after it.
+    """Return the random numbers for the users of a site: the gap before the first, then each one's job and the gap
+    after it.
 
     >>> from koala.simulator import users_stream
     >>> users_stream(1, "delft").random() == users_stream(1, "leiden").random()
@@ -153,9 +154,9 @@ def users_stream(seed: int, site: SiteName) -> random.Random:
 
 
 class BackgroundControl:
-    """The users of all sites: their arrivals and ends, and what the sites report of them.
+    """The users of all sites: their arrivals and ends, and the sites' reports about them.
 
-    ``serve`` lets a site's scheduler begin what it can; it is the world's, since our components wait there too.
+    ``serve`` lets a site's scheduler start what it can; it is the world's, since our components wait there too.
     """
 
     __slots__ = ("_delivery", "_event_heap", "_report_interval_s", "_serve", "by_site", "load")
@@ -187,7 +188,7 @@ class BackgroundControl:
                     shared.add(background, parameters)
 
     def open(self) -> None:
-        """Time zero: the first dummies, the first users on their way, the first reports."""
+        """Begin at time zero: the first dummies, the first users on their way, the first reports."""
         for background in self.by_site.values():
             if background.interarrival_s is not None:
                 self._event_heap.add(background.next_gap_s(), USER_JOB_ARRIVES, background)
@@ -195,7 +196,7 @@ class BackgroundControl:
             self._event_heap.add(0.0, SITE_REPORTS, background)
 
     def user_arrives(self, background: SiteBackground, sequence: int, at: float) -> None:
-        """A user submits a job, unless the site is down, and the next one is on his way."""
+        """Submit a user's job, unless the site is down, and schedule the next user."""
         job = background.next_job()
         site = background.site
         if not site.down:
@@ -208,24 +209,24 @@ class BackgroundControl:
         self._event_heap.add(at + background.next_gap_s(), USER_JOB_ARRIVES, background)
 
     def began(self, job: UserJob, now: float) -> None:
-        """A user's job has got its processors."""
+        """Record that a user's job has got its processors."""
         self.by_site[job.site.name].queued -= job.processors
         job.timer = self._event_heap.add(now + job.walltime_s, USER_JOB_ENDS, job)
 
     def user_ends(self, job: UserJob, sequence: int, at: float) -> None:
-        """A user's job ends, unless an outage already took it."""
+        """End a user's job, unless an outage already took it."""
         if job.timer == sequence:
             job.timer = 0
             job.site.release(job, at)
             self._serve(job.site, at)
 
     def report_changes(self, background: SiteBackground, now: float) -> None:
-        """Tell the scheduler at once, where sites report every change."""
+        """Report to the scheduler at once, where sites report every change."""
         if self._report_interval_s <= 0.0:
             self._report(background, now)
 
     def site_reports(self, background: SiteBackground, sequence: int, at: float) -> None:
-        """The time of a site's report has come; it says nothing when nothing changed."""
+        """Send a site's periodic report, unless nothing changed."""
         self._report(background, at)
         if self._report_interval_s > 0.0:
             self._event_heap.add(at + self._report_interval_s, SITE_REPORTS, background)

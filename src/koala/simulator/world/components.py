@@ -1,8 +1,7 @@
 """The components at simulated sites: how a site performs the scheduler's commands, and what it remembers.
 
-The contract is the one in ``koala.model.messages``: a token is started at most once, an abort may come at any time,
-and a site that is asked repeats the newest event of a token. When things happen is in
-``koala.simulator.world.world``.
+The contract is that of ``koala.model.messages``: a token is started at most once, an abort may come at any time, and
+a site repeats the newest event of a token on request. ``koala.simulator.world.world`` decides when events happen.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from koala.simulator.world.saved_work import RunProgress
 from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, SimulatedState, UserJob
 from koala.simulator.world.wide_area import WideArea
 
-# A program that is bad fails at this fraction of its execution, wherever it runs.
+# A bad program fails at this fraction of its execution, wherever it runs.
 BREAKS_AT = 0.25
-# What a shell says where a program is missing, as on a node that is misconfigured.
+# A shell's exit code for a missing program, as on a misconfigured node.
 NOT_FOUND = 127
 
 _QUEUED = SimulatedState.QUEUED
@@ -56,7 +55,7 @@ _SITE_FAILED = Outcome.SITE_FAILED
 
 
 class TrafficLook(NamedTuple):
-    """A component that is measured so long after it started."""
+    """The measurement of a component a given time after its start."""
 
     component: SimulatedComponent
     started_at: float
@@ -64,7 +63,7 @@ class TrafficLook(NamedTuple):
 
 
 class SimulatedComponents:
-    """Every component that was ever started, asked about or aborted, and still may be asked about."""
+    """Every component that was ever started, asked about or aborted, and may still be asked about."""
 
     __slots__ = (
         "_backgrounds",
@@ -170,14 +169,14 @@ class SimulatedComponents:
             self._delivery.answer(ComponentAccepted(at=now, token=token))
 
     def _start_again(self, known: SimulatedComponent, now: float) -> None:
-        """A start that comes twice starts nothing; one that comes after an abort is refused."""
+        """Handle a repeated start, which starts nothing; a start after an abort is refused."""
         if known.job is None:
             self._remember_end(known, Outcome.REFUSED, "its abort or a question about it came first", now, Fault.OURS)
         else:
             self._delivery.repeat(self._newest(known, now), now)
 
     def abort(self, command: AbortComponent, now: float) -> None:
-        """End a component wherever it is; one that never came here is remembered, so that it never will."""
+        """End a component in any state; an unknown one is remembered, so that it never starts."""
         site = self._sites[command.site]
         if self._unheard(site):
             return
@@ -190,8 +189,8 @@ class SimulatedComponents:
             self._end(known, Outcome.ABORTED, "aborted", None, now)
 
     def ask_checkpoint(self, command: AskCheckpoint, now: float) -> None:
-        """A component that runs saves its state at once. Of two programs one ends then, within its time of grace; the
-        other goes on until it is aborted."""
+        """Save the state of a running component at once. With one of two programs it then ends, within its time of
+        grace; with the other it continues until it is aborted."""
         site = self._sites[command.site]
         known = self.components.get(command.token)
         if self._unheard(site) or known is None or known.progress is None or known.job is None:
@@ -207,7 +206,7 @@ class SimulatedComponents:
             known.timer = self._event_heap.add(now + leaves_after_s, COMPONENT_ENDS, known)
 
     def ask(self, command: AskSite, now: float) -> None:
-        """Repeat the newest event of each token; one that is unknown will never start."""
+        """Repeat the newest event of each token; an unknown one will never start."""
         site = self._sites[command.site]
         if self._unheard(site):
             return
@@ -243,8 +242,8 @@ class SimulatedComponents:
                 self._run(component, now)
 
     def _begun(self, command: ReleaseBarrier, now: float) -> float:
-        """How much of its work a job has done that goes on from these checkpoints, as far as their sites can be
-        reached: that of the component which has done least."""
+        """Return how much of its work a job has done that continues from these checkpoints, as far as their sites can
+        be reached: the minimum over its components."""
         found = []
         for token, sources in zip(command.tokens, command.checkpoints, strict=True):
             known = (self.components.get(source.token) for source in sources)
@@ -257,14 +256,14 @@ class SimulatedComponents:
         return min(found)
 
     def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
-        """How slow the worst link between the sites of a job is for its application."""
+        """Return how slow the worst link between the sites of a job is for its application."""
         if not job.minds_links:
             return 1.0
         sites = dict.fromkeys(component.site.name for component in named)
         return self._wide_area.slowness(sites, job.bandwidth_share, job.latency_share)
 
     def _unheard(self, site: SimulatedSite) -> bool:
-        """Whether a command does not reach the site: it is down or cut off, or the message is lost."""
+        """Return True if a command does not reach the site: it is down or cut off, or the message is lost."""
         channel = self._delivery.channel
         return not site.is_reachable or (channel is not None and channel.loses_command())
 
@@ -292,7 +291,7 @@ class SimulatedComponents:
         return startup_s
 
     def is_ready(self, component: SimulatedComponent, sequence: int, at: float) -> None:
-        """Its start-up is over, unless it was ended meanwhile."""
+        """End its start-up, unless it was ended meanwhile."""
         if component.timer == sequence:
             self._reach_barrier(component, at)
 
@@ -329,7 +328,7 @@ class SimulatedComponents:
             self._plan_end(component, now, execution_s, execution_s, 1.0, now)
 
     def measure_traffic(self, look: TrafficLook, sequence: int, at: float) -> None:
-        """Tell what the component sends now, if it still runs; and once more when twice the time is over."""
+        """Report what the component sends now, if it still runs; and once more after twice the time."""
         component, flow = look.component, look.component.flow
         if component.state is not _RUNNING or flow is None or flow.is_over:
             return
@@ -351,7 +350,7 @@ class SimulatedComponents:
         stretched: float,
         now: float,
     ) -> None:
-        """Plan when and how its execution ends, if it goes on at this speed; an earlier plan is called off."""
+        """Plan when and how its execution ends at this speed; an earlier plan is cancelled."""
         assert component.job is not None
         if component.progress is not None:
             component.progress.goes_on(work_s, stretched, now)
@@ -375,7 +374,7 @@ class SimulatedComponents:
         component.timer = self._event_heap.add(ends_at, COMPONENT_ENDS, component)
 
     def execution_ends(self, component: SimulatedComponent, sequence: int, at: float) -> None:
-        """Its application ends, unless it was ended meanwhile."""
+        """End its application, unless the component was ended meanwhile."""
         if component.timer != sequence:
             return
         outcome = component.outcome
@@ -418,13 +417,13 @@ class SimulatedComponents:
         self.serve(site, now)
 
     def _tell_nodes(self, site: SimulatedSite, now: float) -> None:
-        """Of nodes the scheduler hears after each start and end, as only the site knows which are free; of bad ones
-        after failures."""
+        """Report the nodes after each start and end, since only the site knows which are free; bad nodes only after
+        failures."""
         if site.is_reachable:
             self._delivery.tell(site.report(now))
 
     def _say(self, component: SimulatedComponent, event: AnyEvent) -> None:
-        """News of a component; a site that is cut off tells the newest when it is back."""
+        """Report news of a component; a site that is cut off reports the newest when it is back."""
         if component.site.cut_off:
             self._unsaid.setdefault(component.site.name, {})[component.token] = component
         else:
@@ -443,7 +442,7 @@ class SimulatedComponents:
     ) -> None:
         if component.progress is not None and component.state is _RUNNING:
             component.progress.end(now)
-        # Its processors are busy while it runs; what it has in memory no model tells.
+        # Its processors are busy while it runs; no model predicts its memory.
         processor_s = component.processors * (now - component.runs_since) if component.state is _RUNNING else None
         component.state = _ENDED
         component.timer = 0
@@ -468,7 +467,7 @@ class SimulatedComponents:
         now: float,
         fault: Fault | None = None,
     ) -> None:
-        """The end of something that never held processors here."""
+        """Record the end of a component that never held processors here."""
         self._mark_ended(component, outcome, reason, None, now, fault=fault)
         assert component.newest is not None
         self._delivery.answer(component.newest)
@@ -486,7 +485,7 @@ class SimulatedComponents:
         return component.newest
 
     def forget(self, job: SimulatedJob) -> None:
-        """The job is over: only what its abort has not reached yet must still be known."""
+        """Forget a job that is over, except components that its abort has not reached yet."""
         for token in job.tokens:
             if self.components[token].state is _ENDED:
                 del self.components[token]
@@ -494,7 +493,7 @@ class SimulatedComponents:
     # ------------------------------------------------------------------------------------- the sites
 
     def serve(self, site: SimulatedSite, now: float) -> None:
-        """Let the site's scheduler begin what it can now, and its users' load find its band again."""
+        """Let the site's scheduler start what it can now, and its users' load return to its band."""
         background = self._backgrounds.by_site.get(site.name) if self._backgrounds.by_site else None
         if background is not None:
             background.control(now)
@@ -511,7 +510,7 @@ class SimulatedComponents:
             self._backgrounds.report_changes(background, now)
 
     def go_down(self, site: SimulatedSite, now: float) -> None:
-        """All that the site held and queued is lost; it will say so when it is back."""
+        """Lose everything that the site held and queued; the site reports that when it is back."""
         lost = self._lost.setdefault(site.name, [])
         lost += self._break(site.lose_everything(now), "lost in an outage", now)
         background = self._backgrounds.by_site.get(site.name)
@@ -519,9 +518,10 @@ class SimulatedComponents:
             background.queued = 0
 
     def nodes_changed(self, site: SimulatedSite, lost: list[LocalJob], now: float) -> None:
-        """Nodes of the site have failed or work again: it says at once how many processors work, then what broke.
+        """Report at once that nodes of the site have failed or recovered: first how many processors work, then what
+        broke.
 
-        In this order, so that the scheduler never takes what a broken component held for idle.
+        This order keeps the scheduler from taking a broken component's processors for idle.
         """
         broken = self._break(lost, "a node failed", now)
         background = self._backgrounds.by_site.get(site.name)
@@ -538,7 +538,7 @@ class SimulatedComponents:
         self.serve(site, now)
 
     def _break(self, jobs: list[LocalJob], reason: str, now: float) -> list[SimulatedComponent]:
-        """Mark what the site has already let go of as ended; returns our components among it."""
+        """Mark jobs that the site has already released as ended; return our components among them."""
         ours = []
         for job in jobs:
             if isinstance(job, SimulatedComponent):
@@ -551,8 +551,8 @@ class SimulatedComponents:
         return ours
 
     def come_back(self, site: SimulatedSite, now: float) -> None:
-        """The site works again, or can be reached again, and tells what happened meanwhile; one that still cannot be
-        reached tells it later."""
+        """Report what happened meanwhile, now that the site works or can be reached again; a site that still cannot
+        be reached does so later."""
         lost, unsaid = self._lost.pop(site.name, []), self._unsaid.pop(site.name, {})
         news = unsaid | {component.token: component for component in lost}
         if site.is_reachable:
@@ -564,7 +564,7 @@ class SimulatedComponents:
 
 
 def _late_s(component: SimulatedComponent, now: float) -> float:
-    """How long ago the run began that it is for; 0 where it begins now."""
+    """Return how long ago its run began; 0 if it begins now."""
     job = component.job
     if job is None or job.run_began[0] != component.run:
         if job is not None:

@@ -1,8 +1,8 @@
-"""Running jobs that share links: what each is granted, and when its components end, which slides both ways.
+"""Running jobs that share links: what each is granted, and when its components end, which may shift both ways.
 
 A co-allocated job that communicates loads the links between its sites from its start until it ends. Whenever that
-changes, the links are shared out anew by ``koala.model.network``, once for all that happens in an instant, and the
-ends of those who get more or less than before are planned again. Only grids with a ``network`` have links to share.
+changes, ``koala.model.network`` shares the links out again, once for all events of an instant, and the ends of jobs
+with a changed share are planned again. Only grids with a ``network`` have links to share.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Contention:
         self.flows: dict[ComponentFlow, None] = {}
 
     def flow(self, job: SimulatedJob, components: Iterable[SimulatedComponent]) -> ComponentFlow | None:
-        """The traffic of a job that is about to start with these components; None where it loads no link."""
+        """Return the traffic of a job that is about to start with these components; None if it loads no link."""
         communication = job.request.communication
         if self._wiring is None or communication is None:
             return None
@@ -76,7 +76,7 @@ class Contention:
         return flow
 
     def _factor(self, job: SimulatedJob) -> float:
-        """What the job really sends, as a multiple of what it declares."""
+        """Return the actual traffic of a job, as a multiple of its declared traffic."""
         if self._traffic is None:
             return 1.0
         name = job.request.name
@@ -85,13 +85,13 @@ class Contention:
         return stream(self._seed, "traffic", whose).uniform(low, high)
 
     def join(self, flow: ComponentFlow, component: SimulatedComponent, execution_s: float, now: float) -> None:
-        """The component runs from now on; its end is planned when the instant is settled."""
+        """Add a component that runs from now on; its end is planned when the instant is settled."""
         flow.running[component] = Progress(now, execution_s)
         self.flows[flow] = None
         self._settle_later(now)
 
     def leave(self, flow: ComponentFlow, component: SimulatedComponent, *, done: bool, now: float) -> None:
-        """The component has ended. Where it was not done, or the last, the job is off the links."""
+        """Remove a component that has ended. Unless it was done and not the last, the job is off the links."""
         flow.running.pop(component, None)
         if done and flow.running:
             return
@@ -109,7 +109,7 @@ class Contention:
             self._event_heap.add(now, SHARES_SETTLE, None)
 
     def settle(self, subject: None, sequence: int, at: float) -> None:
-        """Share the links out among those that are on them now, and plan the ends that this changes."""
+        """Share the links out among the jobs on them now, and plan the ends that this changes."""
         self._settles = False
         flows = list(self.flows)
         ratios = self._shares(flows)

@@ -12,7 +12,7 @@ from koala.simulator.world.faults import Channel
 
 
 class Delivery:
-    """What the scheduler is to be told next, and what is still on its way. ``channel`` None is reliable."""
+    """The next messages for the scheduler, and those still on their way. ``channel`` None is reliable."""
 
     __slots__ = ("channel", "event_heap", "outbox", "under_way")
 
@@ -23,11 +23,11 @@ class Delivery:
         self.under_way = 0
 
     def tell(self, event: AnyEvent) -> None:
-        """Tell it now, whatever the channel is like: the driver's own observations."""
+        """Deliver the driver's own observation now, over any channel."""
         self.outbox.append(event)
 
     def answer(self, event: AnyEvent) -> None:
-        """A site's answer, sent now: it may be lost, come late or come twice."""
+        """Send a site's answer now: it may be lost, come late or come twice."""
         if self.channel is None:
             self.outbox.append(event)
             return
@@ -42,11 +42,11 @@ class Delivery:
         self.answer(msgspec.structs.replace(event, at=now))
 
     def plan(self, event: AnyEvent, at: float) -> None:
-        """Tell it at a later time."""
+        """Deliver it at a later time."""
         self.under_way += 1
         self.event_heap.add(at, ANSWER_ARRIVES, event)
 
     def arrives(self, event: AnyEvent, sequence: int, at: float) -> None:
-        """A planned event is due; the scheduler hears of it as something of this moment."""
+        """Deliver a planned event that is due, with the time of this moment."""
         self.under_way -= 1
         self.outbox.append(msgspec.structs.replace(event, at=at))

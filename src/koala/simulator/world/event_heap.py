@@ -1,8 +1,8 @@
-"""What will happen in a simulated world, in a defined order: a heap ordered by (time, kind, sequence).
+"""The future events of a simulated world, in a defined order: a heap ordered by (time, kind, sequence).
 
-The kinds are ranked so that happenings of one instant have one order: what frees something comes before what
-asks for something; the scheduler's own clock comes when all answers of the instant are in, then come new jobs. Links
-are shared out when all else of the instant has happened.
+The ranks of the kinds give the events of one instant one order: releases come before requests; the scheduler's own
+clock comes after all answers of the instant, then come new jobs. Links are shared out after all other events of the
+instant.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from heapq import heappush
 from typing import Any, TypeAlias
 
-# The kinds of happenings, in the order in which those of one instant take place.
+# The kinds of events, in their order within one instant.
 HEAL = 0
 OUTAGE_BEGINS = 1
 OUTAGE_ENDS = 2
@@ -35,7 +35,8 @@ Happening: TypeAlias = tuple[float, int, int, Any]
 
 
 class EventHeap:
-    """The heap. Whatever may be called off remembers the sequence number as its timer and checks it when due."""
+    """The heap. The owner of an event that may be cancelled keeps its sequence number as a timer and checks it when
+    due."""
 
     __slots__ = ("heap", "sequence")
 
@@ -44,7 +45,7 @@ class EventHeap:
         self.sequence = 0
 
     def add(self, at: float, kind: int, subject: object) -> int:
-        """Plan a happening and return its sequence number."""
+        """Plan an event and return its sequence number."""
         sequence = self.sequence + 1
         self.sequence = sequence
         heappush(self.heap, (at, kind, sequence, subject))

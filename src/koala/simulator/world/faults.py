@@ -1,6 +1,6 @@
-"""What goes wrong in a simulated world, drawn from the seed: failing components, outages, unreliable messages.
+"""The faults of a simulated world, drawn from the seed: failing components, outages, unreliable messages.
 
-This module decides what breaks and when; ``koala.simulator.world.world`` makes it so.
+This module decides what breaks and when; ``koala.simulator.world.world`` carries it out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BREAKS_BEFORE_BARRIER_SHARE = 0.25
 
 
 class Outage:
-    """One time at which a whole site is down, or where it ``runs_on`` cannot be reached. ``drawn`` ones end when the
+    """One period in which a whole site is down, or cannot be reached if it ``runs_on``. ``drawn`` ones end when the
     world heals."""
 
     __slots__ = ("begun", "drawn", "from_s", "runs_on", "site", "to_s")
@@ -35,7 +35,7 @@ class Outage:
 
 
 def component_fails_at(seed: int, token: str, chance: float) -> float | None:
-    """Where in its execution a component breaks (below zero: before the barrier), or None if it will not."""
+    """Return where in its execution a component breaks (below zero: before the barrier), or None if it will not."""
     rng = stream(seed, "component", token)
     if rng.random() >= chance:
         return None
@@ -43,19 +43,19 @@ def component_fails_at(seed: int, token: str, chance: float) -> float | None:
 
 
 def application_fails_at(seed: int, token: str, chance: float) -> float | None:
-    """Where in its execution an application returns failure, or None if it will not."""
+    """Return where in its execution an application returns failure, or None if it will not."""
     rng = stream(seed, "application", token)
     return rng.random() if rng.random() < chance else None
 
 
 def bad_nodes(site: SiteName, faults: SiteFaults, nodes: int, seed: int) -> frozenset[int]:
-    """Which of the nodes are misconfigured, by their places; always the same ones."""
+    """Return the misconfigured nodes, by their places; always the same ones."""
     return frozenset(stream(seed, "bad nodes", site).sample(range(nodes), min(nodes, faults.bad_nodes)))
 
 
 def outages(site: SimulatedSite, faults: SiteFaults, seed: int) -> tuple[list[Outage], Iterator[Outage]]:
-    """The outages and silences that the grid file lists, and the outages drawn for the site, one after the other for
-    ever."""
+    """Return the outages and silences that the grid file lists, and an endless series of outages drawn for the
+    site."""
     listed = [Outage(site, from_s, to_s, drawn=False) for from_s, to_s in faults.outages]
     listed += [Outage(site, from_s, to_s, drawn=False, runs_on=True) for from_s, to_s in faults.silences]
     return listed, _drawn_outages(site, faults, stream(seed, "outages", site.name))
@@ -72,7 +72,7 @@ def _drawn_outages(site: SimulatedSite, faults: SiteFaults, rng: random.Random) 
 
 
 class Channel:
-    """The way between the scheduler and the sites while messages can get lost, doubled or late."""
+    """The channel between the scheduler and the sites while messages can be lost, doubled or late."""
 
     __slots__ = ("_faults", "_rng")
 
@@ -81,11 +81,11 @@ class Channel:
         self._rng = stream(seed, "messages")
 
     def loses_command(self) -> bool:
-        """Whether a command never reaches its site."""
+        """Return True if a command never reaches its site."""
         return self._rng.random() < self._faults.never
 
     def answer_delays_s(self) -> list[float]:
-        """After which times copies of an answer arrive: none if it is lost, two if it is doubled."""
+        """Return the delays of an answer's copies: none if it is lost, two if it is doubled."""
         faults, rng = self._faults, self._rng
         if rng.random() < faults.never:
             return []
@@ -95,6 +95,6 @@ class Channel:
         return [first_s]
 
     def transfer_breaks_at(self, transfer: str, seed: int) -> float | None:
-        """The fraction of its bytes after which a transfer breaks, or None if it will not."""
+        """Return the fraction of its bytes after which a transfer breaks, or None if it will not."""
         rng = stream(seed, "transfer", transfer)
         return rng.random() if rng.random() < self._faults.transfer_break else None

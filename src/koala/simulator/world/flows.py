@@ -1,6 +1,6 @@
-"""The traffic of a running job on links that it shares with others, and how far its components have come.
+"""The traffic of a running job on shared links, and the progress of its components.
 
-Plain values that ``koala.simulator.world.contention`` keeps up to date.
+Plain values that ``koala.simulator.world.contention`` updates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ AnyComponent = TypeVar("AnyComponent")
 
 
 class Progress:
-    """How far a running component is: ``work_s`` seconds at full speed were left at the time ``since``."""
+    """The progress of a running component: ``work_s`` seconds at full speed were left at the time ``since``."""
 
     __slots__ = ("execution_s", "is_planned", "since", "started_at", "work_s")
 
@@ -21,15 +21,15 @@ class Progress:
         self.execution_s = execution_s
         self.since = started_at
         self.work_s = execution_s
-        self.is_planned = False  # whether its end is
+        self.is_planned = False  # True once its end is planned
 
 
 class Flow(Generic[AnyComponent]):
-    """The traffic of one run of a job: what it demands of which links, what it is granted, and who takes part.
+    """The traffic of one run of a job: its demand on each link, its grant, and its components.
 
-    It is on the links from the start of its first component until the last has ended, or until one ends before its
-    time: the others then have nobody to talk to. ``ratio`` is what it is granted of its demand, 0 before it is known.
-    ``sent_bit_s`` is what each component sends at full speed, where somebody measures it.
+    It is on the links from the start of its first component until the last has ended, or until one ends early: the
+    others then have no partner to talk to. ``ratio`` is the granted part of its demand, 0 before it is known.
+    ``sent_bit_s`` is what each component sends at full speed, where that is measured.
     """
 
     __slots__ = ("demands_bit_s", "is_over", "links", "ratio", "running", "sent_bit_s", "share", "stretch")

@@ -1,7 +1,7 @@
-"""The wide-area links of a simulated grid: transfers that run at once on one link share it equally.
+"""The wide-area links of a simulated grid: concurrent transfers on one link share it equally.
 
-An exact fluid model. A link counts how many bytes it has served to each of its flows since the beginning; a
-flow that joins when this stands at V ends when it reaches V plus its size, however many come and go meanwhile.
+An exact fluid model. A link counts how many bytes it has served to each of its flows since the beginning; a flow that
+joins when this is V ends when it reaches V plus its size, however many come and go meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 
 
 class LinkTransfer:
-    """One transfer on its way. ``work_bytes`` is what flows before it ends, less than all if it breaks."""
+    """One transfer on its way. ``work_bytes`` is what flows before it ends, less than its size if it breaks."""
 
     __slots__ = ("breaks", "cancelled", "link", "name", "source", "target", "work_bytes")
 
@@ -51,14 +51,14 @@ class FairLink:
         self._changed_at = now
 
     def join(self, transfer: LinkTransfer, now: float) -> None:
-        """Let a transfer flow from now on."""
+        """Start the flow of a transfer."""
         self._advance(now)
         self._sequence += 1
         heappush(self._flows, (self.served_bytes + transfer.work_bytes, self._sequence, transfer))
         self.active += 1
 
     def leave(self, transfer: LinkTransfer, now: float) -> bool:
-        """Take a transfer off before its end; says whether it was flowing."""
+        """Remove a transfer before its end; return True if it was flowing."""
         flowing = any(other is transfer for _, _, other in self._flows)
         if flowing:
             self._advance(now)
@@ -68,7 +68,7 @@ class FairLink:
         return flowing
 
     def next_delivery_at(self, now: float) -> float | None:
-        """When the next transfer ends if nothing joins or leaves before; None when nothing flows."""
+        """Return when the next transfer ends if nothing joins or leaves before; None without flows."""
         if not self._flows:
             return None
         self._advance(now)
@@ -76,7 +76,7 @@ class FairLink:
         return now + left_bytes * self.active / self.bytes_per_s
 
     def deliver(self, now: float) -> list[LinkTransfer]:
-        """Take off what ends now: the next transfer, and any that end together with it."""
+        """Remove and return what ends now: the next transfer, and any that end together with it."""
         self._changed_at = now
         self.served_bytes = self._flows[0][0]
         done = []
@@ -92,7 +92,7 @@ class FairLink:
 
 
 class LinkTable:
-    """Every link of a grid, made when it is first used: a grid of many sites has many pairs."""
+    """Every link of a grid, created at its first use: a grid of many sites has many pairs."""
 
     __slots__ = ("_default", "_links", "_pairs")
 
@@ -102,7 +102,7 @@ class LinkTable:
         self._links: dict[frozenset[SiteName], FairLink] = {}
 
     def between(self, source: SiteName, target: SiteName) -> FairLink:
-        """The link that joins two different sites."""
+        """Return the link between two different sites."""
         ends = frozenset((source, target))
         link = self._links.get(ends)
         if link is None:

@@ -1,7 +1,7 @@
-"""How a simulated site's own scheduler serves its queue: FCFS, first fit, or EASY backfilling.
+"""The disciplines of a simulated site's own scheduler: FCFS, first fit, or EASY backfilling.
 
-Each discipline looks at the queue and at what is free and says which jobs begin now, in order. Holding the
-processors, and what a job is, belong to ``koala.simulator.world.site``.
+Each discipline selects from the queue the jobs that start now, in order, by the free processors.
+``koala.simulator.world.site`` holds the processors and defines jobs.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 from koala.model.grid import LocalScheduler
 
-# What a site's scheduler expects of a job that asked for no walltime, as a batch system's default limit does.
+# The expected time of a job without a walltime, like a batch system's default limit.
 WALLTIME_DEFAULT_S = 86_400.0
 
 
 class LocalJob:
-    """Anything that can stand in a site's queue. ``expected_end_at`` is what its scheduler goes by."""
+    """Anything that can wait in a site's queue. Its scheduler relies on ``expected_end_at``."""
 
     __slots__ = ("expected_end_at", "processors", "walltime_s")
 
@@ -32,7 +32,8 @@ Discipline: TypeAlias = Callable[[Sequence[LocalJob], int, Iterable[LocalJob], f
 def first_come_first_served(
     queue: Sequence[LocalJob], idle: int, _running: Iterable[LocalJob], _now: float
 ) -> list[LocalJob]:
-    """From the head of the queue, as long as they fit; the first that does not fit stops all behind it."""
+    """Return jobs from the head of the queue, as long as they fit; the first that does not fit stops all behind
+    it."""
     begin: list[LocalJob] = []
     for job in queue:
         if job.processors > idle:
@@ -43,7 +44,7 @@ def first_come_first_served(
 
 
 def first_fit(queue: Sequence[LocalJob], idle: int, _running: Iterable[LocalJob], _now: float) -> list[LocalJob]:
-    """Every job that fits, in the order of the queue."""
+    """Return every job that fits, in the order of the queue."""
     begin: list[LocalJob] = []
     for job in queue:
         if job.processors <= idle:
@@ -53,10 +54,10 @@ def first_fit(queue: Sequence[LocalJob], idle: int, _running: Iterable[LocalJob]
 
 
 def easy_backfilling(queue: Sequence[LocalJob], idle: int, running: Iterable[LocalJob], now: float) -> list[LocalJob]:
-    """First come, first served, and behind a head that must wait whatever cannot delay it.
+    """Return jobs first come, first served, and behind a head that must wait those that cannot delay it.
 
-    The head gets a reservation at the earliest time at which enough running jobs should have ended; another
-    job begins if it should end before that, or if it fits beside the head then.
+    The head gets a reservation at the earliest time at which enough running jobs should have ended; another job
+    starts if it should end before that, or if it fits beside the head then.
     """
     begin = first_come_first_served(queue, idle, running, now)
     waiting = queue[len(begin) :]
@@ -79,7 +80,7 @@ def easy_backfilling(queue: Sequence[LocalJob], idle: int, running: Iterable[Loc
 
 
 def _reservation(wanted: int, idle: int, ends: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    """When ``wanted`` processors should be free, and how many more will be free then."""
+    """Return when ``wanted`` processors should be free, and how many more will be free then."""
     reserved_at = float("inf")
     for end_at, processors in ends:
         if end_at > reserved_at:

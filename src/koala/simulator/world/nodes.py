@@ -17,16 +17,16 @@ _PLAIN = TaskShape()
 
 
 class _TaskShare(NamedTuple):
-    """What tasks of one holder have of a node beside processors."""
+    """The memory and GPUs of a node that tasks of one holder have."""
 
     memory_bytes: int
     gpus: dict[str, int]
 
 
 class SiteNodes(Generic[Holder]):
-    """The nodes in their order, taken from the first on; what no node of the trace stands for is a last node.
+    """The nodes in their order, taken from the first on; processors without a node in the trace form a last node.
 
-    A processor is free, held by one holder, or out of work with its node; a node that does not work holds nothing.
+    A processor is free, held by one holder, or out of work with its node; a failed node holds nothing.
     """
 
     __slots__ = ("_features", "_free", "_held", "_left", "_shares", "_sizes", "_whole", "working")
@@ -38,7 +38,7 @@ class SiteNodes(Generic[Holder]):
         self._free = list(self._sizes)
         self._held: dict[Holder, dict[int, int]] = {}
         self.working = [True] * len(self._sizes)
-        # Of nodes with memory and GPUs: what each has, what is left of it (its processors aside, which are above).
+        # For nodes with memory and GPUs: the size of each, and its free memory and GPUs (its processors are above).
         self._whole: list[NodeSize] = []
         self._left: list[NodeSize] = []
         self._features: list[tuple[str, ...]] = []
@@ -46,7 +46,7 @@ class SiteNodes(Generic[Holder]):
 
     @classmethod
     def of_classes(cls, classes: Sequence[NodeClass]) -> SiteNodes[Holder]:
-        """Nodes with memory and GPUs, as a grid file has them."""
+        """Return nodes with memory and GPUs, from their classes in a grid file."""
         nodes = [each for each in classes for _ in range(each.count)]
         made: SiteNodes[Holder] = cls([each.whole.processors for each in nodes], _processors_of(classes))
         made._whole = [*(each.whole for each in nodes), NodeSize(0)]
@@ -56,11 +56,12 @@ class SiteNodes(Generic[Holder]):
 
     @property
     def tells(self) -> bool:
-        """Whether there is more to tell of them than processors."""
+        """True if the site reports more about them than processors."""
         return bool(self._whole)
 
     def classes(self, token_of: Callable[[Holder], str | None]) -> tuple[NodeClass, ...]:
-        """The nodes that work, by class, with what is free of them, and what those hold of each who have a token."""
+        """Return the working nodes, by class, with their free resources, and the resources of each holder that has a
+        token."""
         held: dict[int, list[tuple[str, NodeSize]]] = {}
         for holder, parts in self._held.items():
             token = token_of(holder)
@@ -78,7 +79,7 @@ class SiteNodes(Generic[Holder]):
         )
 
     def holders(self) -> list[Holder]:
-        """Who holds something, in the order in which they began."""
+        """Return all holders, in the order in which they began."""
         return list(self._held)
 
     def _now(self, index: int) -> NodeSize:
@@ -90,13 +91,13 @@ class SiteNodes(Generic[Holder]):
         return self._now(index).places(shape)
 
     def places(self, shape: TaskShape) -> int:
-        """For how many tasks of the shape there is room now; by processors alone where there is no more to tell."""
+        """Return for how many tasks of the shape there is room now; by processors alone without further data."""
         if not self._whole:
             return sum(free // shape.processors for free in self._free)
         return sum(self._places(index, shape) for index in range(len(self._free)))
 
     def problems(self) -> list[str]:
-        """What holders have of a node beyond what it has; nothing where all is well."""
+        """Return overcommitted nodes with their holders; empty if there are none."""
         if not self._whole:
             return []
         processors: dict[int, int] = {}
@@ -124,7 +125,8 @@ class SiteNodes(Generic[Holder]):
         return found
 
     def take_tasks(self, holder: Holder, shape: TaskShape, tasks: int) -> None:
-        """Give the holder room for so many tasks, on the nodes where they fit best; the caller knows there is."""
+        """Give the holder room for this many tasks, on the nodes where they fit best; the caller has checked the
+        room."""
         held, shares = self._held.setdefault(holder, {}), self._shares.setdefault(holder, {})
         order = sorted(
             (index for index in range(len(self._free)) if self._places(index, shape)),
@@ -144,27 +146,27 @@ class SiteNodes(Generic[Holder]):
         raise AssertionError("a site gives no more than is idle")
 
     def _fit(self, index: int, shape: TaskShape) -> tuple[object, ...]:
-        """The order in which nodes are taken, the same as a ``NodePool``'s: the core knows what is left."""
+        """Return the order in which nodes are taken, the same as a ``NodePool``'s: the core knows what is left."""
         now = self._now(index)
         return now.fit(shape), now, tuple(sorted(self._features[index])), index
 
     @property
     def processors(self) -> int:
-        """Processors of the nodes that work."""
+        """Processors of the working nodes."""
         return sum(size for size, works in zip(self._sizes, self.working, strict=True) if works)
 
     @property
     def is_dark(self) -> bool:
-        """Whether no processor works."""
+        """True if no processor works."""
         return self.processors == 0
 
     def would_be_dark_without(self, nodes: Iterable[int]) -> bool:
-        """Whether no processor would work if these nodes failed."""
+        """Return True if no processor would work if these nodes failed."""
         gone = sum(self._sizes[index] for index in set(nodes) if self.working[index])
         return gone == self.processors
 
     def named(self, name: str) -> tuple[NamedNode, ...]:
-        """The nodes that work and of whose kind there are few: the name of each is this one and its place."""
+        """Return the working nodes of rare kinds: the name of each is this one and its place."""
         return few_alike(
             NamedNode(f"{name}{index}", NodeSize(size))
             for index, size in enumerate(self._sizes)
@@ -172,16 +174,16 @@ class SiteNodes(Generic[Holder]):
         )
 
     def free_beside(self, excluded: Collection[int]) -> int:
-        """The free processors of the nodes that work, without these."""
+        """Return the free processors of the working nodes, without these."""
         return sum(free for index, free in enumerate(self._free) if self.working[index] and index not in excluded)
 
     def processors_beside(self, excluded: Collection[int]) -> int:
-        """The processors of all nodes without these."""
+        """Return the processors of all nodes without these."""
         return sum(size for index, size in enumerate(self._sizes) if index not in excluded)
 
     def take(self, holder: Holder, processors: int, excluded: Collection[int] = ()) -> None:
-        """Give the holder so many more processors, of the first nodes that have them and are not excluded; the caller
-        knows they do."""
+        """Give the holder this many more processors, of the first nodes that have them and are not excluded; the
+        caller has checked that there are enough."""
         shares = self._held.setdefault(holder, {})
         order: Iterable[int] = range(len(self._free))
         if self._whole:
@@ -200,7 +202,7 @@ class SiteNodes(Generic[Holder]):
         raise AssertionError("a site gives no more than is idle")
 
     def give_back(self, holder: Holder) -> None:
-        """The holder has nothing any more."""
+        """Free everything of the holder."""
         for index, share in self._held.pop(holder).items():
             self._free[index] += share
         for index, part in self._shares.pop(holder, {}).items():
@@ -209,27 +211,27 @@ class SiteNodes(Generic[Holder]):
             self._left[index] = left._replace(memory_bytes=left.memory_bytes + part.memory_bytes, gpus=gpus)
 
     def held(self, holder: Holder) -> dict[int, int]:
-        """How much of each node the holder has, by the node's place."""
+        """Return how much of each node the holder has, by the node's place."""
         return dict(self._held.get(holder, {}))
 
     def resize(self, holder: Holder, processors: int) -> None:
-        """Let the holder have just so many, anywhere."""
+        """Let the holder have exactly this many processors, anywhere."""
         if holder in self._held:
             self.give_back(holder)
         if processors:
             self.take(holder, processors)
 
     def holders_of(self, nodes: Iterable[int]) -> list[Holder]:
-        """Who holds something of these nodes, in the order in which they began."""
+        """Return the holders of these nodes, in the order in which they began."""
         wanted = set(nodes)
         return [holder for holder, shares in self._held.items() if not wanted.isdisjoint(shares)]
 
     def fail(self, nodes: Iterable[int]) -> int:
-        """These nodes stop working, and nobody holds any of them; how many processors are lost."""
+        """Let these nodes stop working, without holders; return how many processors are lost."""
         return self._switch(nodes, works=False)
 
     def recover(self, nodes: Iterable[int]) -> int:
-        """These nodes work again; how many processors come back."""
+        """Let these nodes work again; return how many processors come back."""
         return self._switch(nodes, works=True)
 
     def _switch(self, nodes: Iterable[int], *, works: bool) -> int:
@@ -242,7 +244,7 @@ class SiteNodes(Generic[Holder]):
         return switched
 
     def clear(self) -> None:
-        """Nobody holds anything any more."""
+        """Free everything."""
         self._held.clear()
         self._shares.clear()
         self._free = list(self._sizes)

@@ -1,7 +1,7 @@
-"""When a run is void: the users of all sites together ask for more than their bands allow, for too long.
+"""The criterion for a void run: the users of all sites together request more than their bands allow, for too long.
 
-Judged from what users ask for, from their arrival and for as long as they run, whether they got processors by
-then or not. So it depends on the seed alone and two policies under one seed get the same verdict.
+It counts the requests of users, from their arrival and for as long as they run, even before they get processors. So
+it depends on the seed alone, and two policies under one seed get the same verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.model.request import SiteName
 
 
 class VoidPeriod(NamedTuple):
-    """The users alone wanted more than all bands together from one time to another: the run is void."""
+    """A period in which the users alone wanted more than all bands together: the run is void."""
 
     from_s: float
     to_s: float
@@ -29,7 +29,7 @@ class UsersLoad:
 
     def __init__(self, sites: Iterable[Site]) -> None:
         bands = [(site, site.simulation.background) for site in sites if site.simulation.background is not None]
-        # On the fractions as they were written: 0.29 of 100 processors is 29.
+        # Computed on the fractions as they were written: 0.29 of 100 processors is 29.
         self._limit = sum(
             (Decimal(repr(float(band.band_high))) * site.processors for site, band in bands), Decimal(0)
         )
@@ -37,12 +37,12 @@ class UsersLoad:
         self._wanted: dict[SiteName, int] = {site.name: 0 for site, _ in bands}
         self._total = 0
         self._outages: dict[SiteName, int] = dict.fromkeys(self._wanted, 0)
-        self._ends: list[tuple[float, SiteName, int, int]] = []  # when, where, outages before it, processors
+        self._ends: list[tuple[float, SiteName, int, int]] = []  # when, where, previous outages, processors
         self._over_since_s: float | None = None
         self._excesses: list[VoidPeriod] = []
 
     def arrives(self, site: SiteName, processors: int, execution_s: float, now: float) -> None:
-        """A user asks for processors."""
+        """Record a user's request for processors."""
         self._advance(now)
         self._wanted[site] += processors
         self._total += processors
@@ -50,7 +50,7 @@ class UsersLoad:
         self._look(now)
 
     def goes_down(self, site: SiteName, now: float) -> None:
-        """A site breaks down: whatever its users wanted there is lost."""
+        """Drop the requests of a site's users, since the site breaks down."""
         if site in self._wanted:
             self._advance(now)
             self._outages[site] += 1
@@ -76,7 +76,7 @@ class UsersLoad:
             self._over_since_s = None
 
     def voids(self, from_s: float, to_s: float) -> list[VoidPeriod]:
-        """The excesses that lasted too long within this period, the one that still lasts included."""
+        """Return the excesses that lasted too long within this period, including one that still lasts."""
         self._advance(to_s)
         excesses = [*self._excesses]
         if self._over_since_s is not None:

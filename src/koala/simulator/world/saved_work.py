@@ -1,6 +1,6 @@
-"""How far a component of a job with checkpoints has come, and how much of that it has saved.
+"""The progress of a component of a job with checkpoints, and how much of it is saved.
 
-Work is a fraction of the job's whole execution. What was saved at a site can be had again while the site is there.
+Work is a fraction of the job's whole execution. Saved work at a site is available while the site is there.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from koala.model.checkpoint import Checkpoint
 
 
 class RunProgress:
-    """One component from the moment at which it starts its application, with the fraction ``begun`` done before.
+    """One component from the start of its application on, with the fraction ``begun`` done before.
 
-    ``full_s`` is how long the whole execution takes where it runs. After its end ``done`` is how far it had come and
-    ``kept`` what of that is saved.
+    ``full_s`` is the duration of the whole execution where it runs. After its end ``done`` is its progress and
+    ``kept`` the saved part of it.
     """
 
     __slots__ = ("_checkpoint", "_since", "_started_at", "_stretched", "_work_s", "begun", "done", "full_s", "kept")
@@ -26,15 +26,15 @@ class RunProgress:
         self.begun = self.kept = self.done = begun
 
     def goes_on(self, work_s: float, stretched: float, now: float) -> None:
-        """So much is left now, and takes so many times as long as it would alone."""
+        """Continue with this much work left, which takes this many times as long as it would alone."""
         self._work_s, self._stretched, self._since = work_s, stretched, now
 
     def save(self, now: float) -> None:
-        """It saves its state now, as it was asked to."""
+        """Save its state now, as requested."""
         self.kept = max(self.kept, self._done_at(now))
 
     def end(self, now: float) -> None:
-        """It has ended: what it did since its last checkpoint is lost."""
+        """End it: work since its last checkpoint is lost."""
         self.done = self._done_at(now)
         every_s = self._checkpoint.every_s
         if every_s is not None:
@@ -43,7 +43,7 @@ class RunProgress:
                 self.kept = max(self.kept, self.done - since_last_s / self._stretched / self.full_s)
 
     def left_s(self, now: float) -> float:
-        """How long it still runs, if it goes on at this speed."""
+        """Return how long it still runs at this speed."""
         return max(0.0, self._work_s * self._stretched - (now - self._since))
 
     def _done_at(self, now: float) -> float:

@@ -1,7 +1,7 @@
 """One simulated site: its processors, who holds them, its queue, and the exact record of its use over time.
 
-What a component or a user's job does while it holds processors is decided in ``koala.simulator.world.world`` and
-``koala.simulator.world.background``.
+``koala.simulator.world.world`` and ``koala.simulator.world.background`` decide what a component or a user's job does
+while it holds processors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from koala.simulator.world.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, L
 from koala.simulator.world.nodes import SiteNodes
 from koala.simulator.world.saved_work import RunProgress
 
-# Who holds a node's processors for the dummy jobs: they come and go as a number and not as jobs.
+# The holder of a node's processors for the dummy jobs: they come and go as a number and not as jobs.
 _DUMMIES: Final = "dummies"
 # The name of a node is this and its place.
 _NODE: Final = "node"
 
 
 class SimulatedState(enum.IntEnum):
-    """Where a component is at its site."""
+    """The state of a component at its site."""
 
     QUEUED = 0
     STARTING = 1  # holds its processors, on its way to the barrier
@@ -44,7 +44,7 @@ _DONE = Outcome.DONE
 
 
 class SimulatedJob:
-    """A submitted job as the world knows it: how long its application takes, and what was started for it."""
+    """A submitted job in the world: the duration of its application, and what was started for it."""
 
     __slots__ = (
         "bandwidth_share",
@@ -64,38 +64,38 @@ class SimulatedJob:
         self.request = arrival.request
         self.execution_s = arrival.execution_s
         self.breaks = arrival.breaks
-        # What further clusters cost a job that says how it communicates follows from the links that it shares.
+        # For a job that declares its communication, the cost of further clusters follows from the shared links.
         communicates = arrival.request.communication is not None
         self.per_extra_cluster = 0.0 if communicates else arrival.per_extra_cluster
         self.bandwidth_share = arrival.bandwidth_share
         self.latency_share = arrival.latency_share
         self.tokens: list[Token] = []
         self.run_began = (0, 0.0)  # its last run, and when the first of its components began
-        self.spawns = arrival.spawns  # those that are still to be asked for
+        self.spawns = arrival.spawns  # those still to be requested
 
     @property
     def minds_links(self) -> bool:
-        """Whether it matters which links join the clusters that it runs on."""
+        """True if its time depends on the links between its clusters."""
         return self.per_extra_cluster > 0.0 and (self.bandwidth_share > 0.0 or self.latency_share > 0.0)
 
     def execution_on_s(self, clusters: int, slowness: float) -> float:
-        """How long the application runs over this many clusters, the worst link between them being so slow: the
-        same for whoever placed it there."""
+        """Return how long the application runs over this many clusters with this slowness of the worst link between
+        them, independent of the policy."""
         return self.execution_s * (1.0 + self.per_extra_cluster * slowness * (clusters - 1))
 
 
 class SimulatedComponent(LocalJob):
-    """One start of one component at a site, known by its token for ever.
+    """One start of one component at a site, identified by its token for ever.
 
-    ``newest`` is the event that the site repeats when it is asked; ``fails_at`` the fraction of the execution
-    at which the site will break it (below zero: on its way to the barrier; None: it will not),
-    ``application_fails_at`` the fraction at which its application will return failure; ``clusters``
-    how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
-    them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
-    execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
-    that it must not run on. Of a job with checkpoints ``begun`` is the fraction that was done
-    before, and ``progress`` how far it has come since ``runs_since``. ``run`` is the run that it is for,
-    and ``late_s`` how long after that began it was released: spawned tasks take part in the work that is left.
+    ``newest`` is the event that the site repeats on request; ``fails_at`` the fraction of the execution at which the
+    site will break it (below zero: on its way to the barrier; None: it will not), ``application_fails_at`` the
+    fraction at which its application will return failure; ``clusters`` is the number of sites on which the job was
+    released (0 before its release), ``slowness`` that of the worst link between them for its application, ``flow``
+    its traffic on shared links, if any; ``outcome`` how its execution will end; ``shape`` is that of its tasks, None
+    for plain ones; ``excluded`` the nodes, by their place, that it must not run on. For a job with checkpoints
+    ``begun`` is the fraction that was done before, and ``progress`` its progress since ``runs_since``. ``run`` is its
+    run, and ``late_s`` the delay of its release after the run began: spawned tasks take part in the work that is
+    left.
     """
 
     __slots__ = (
@@ -126,9 +126,9 @@ class SimulatedComponent(LocalJob):
     def __init__(
         self, token: Token, site: SimulatedSite, job: SimulatedJob | None, processors: int, parts: int
     ) -> None:
-        # Spelled out instead of super().__init__: this is made once for every component of every job.
+        # Written out instead of super().__init__: this runs once for every component of every job.
         self.processors = processors
-        self.limit_s = None if job is None else job.request.walltime_s  # how long its application may run
+        self.limit_s = None if job is None else job.request.walltime_s  # the limit of its application's run time
         self.walltime_s = self.limit_s or WALLTIME_DEFAULT_S
         self.expected_end_at = 0.0
         self.token = token
@@ -146,7 +146,7 @@ class SimulatedComponent(LocalJob):
         self.slowness = 1.0
         self.flow: Flow[SimulatedComponent] | None = None
         self.outcome = _DONE
-        self.exit_code = 1  # that of its application, should it fail
+        self.exit_code = 1  # of its application, should it fail
         self.excluded: frozenset[int] = frozenset()
         self.begun = 0.0
         self.progress: RunProgress | None = None
@@ -155,7 +155,7 @@ class SimulatedComponent(LocalJob):
 
 
 class UserJob(LocalJob):
-    """A job of the site's own users; its scheduler knows how long it will run."""
+    """A job of the site's own users; its scheduler knows its duration."""
 
     __slots__ = ("site", "timer")
 
@@ -168,8 +168,8 @@ class UserJob(LocalJob):
 class SimulatedSite:
     """The processors of one cluster, space-shared between our components, its own users and dummies.
 
-    ``installed`` is how many there are and ``processors`` how many of them work; the two differ only where a failure
-    trace gives the site ``nodes``. With ``tells_ends`` its reports say when its users' jobs end.
+    ``installed`` is their number and ``processors`` how many of them work; the two differ only if a failure trace
+    gives the site ``nodes``. With ``tells_ends`` its reports include when its users' jobs end.
     """
 
     __slots__ = (
@@ -217,14 +217,14 @@ class SimulatedSite:
         self.ours = 0
         self.users = 0
         self.dummies = 0
-        self.down = 0  # how many outages hold it down now
-        self.cut_off = 0  # how many silences keep it from being reached now
+        self.down = 0  # the number of outages that hold it down now
+        self.cut_off = 0  # the number of silences that keep it unreachable now
         self.queue: list[LocalJob] = []
         self.running: dict[LocalJob, None] = {}
         scheduler = site.simulation.local_scheduler
         self._discipline = DISCIPLINES[scheduler]
         self._first_fit = scheduler is LocalScheduler.FIRST_FIT
-        # Only backfilling looks at what runs, and only a site that can break must know what to lose.
+        # Only backfilling needs the running jobs, and only a site that can break must know what to lose.
         faults = self.faults
         self._remembers_running = (
             scheduler is LocalScheduler.EASY
@@ -240,16 +240,16 @@ class SimulatedSite:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether commands and answers pass between the site and the scheduler."""
+        """True if commands and answers pass between the site and the scheduler."""
         return not self.down and not self.cut_off
 
     @property
     def others(self) -> int:
-        """Processors that are held, and not by us."""
+        """Processors that others hold."""
         return self.users + self.dummies
 
     def report(self, now: float) -> SiteReported:
-        """What the site says of itself. Dummies have no end that anybody knows."""
+        """Return the site's report about itself. Dummies have no known end."""
         releases: tuple[tuple[float, int], ...] = ()
         if self.tells_ends and self.users:
             ends = [(job.expected_end_at, job.processors) for job in self.running if isinstance(job, UserJob)]
@@ -266,24 +266,24 @@ class SimulatedSite:
         return msgspec.structs.replace(report, nodes=self.nodes.classes(_token_of), shown=shown)
 
     def is_on_bad_node(self, job: LocalJob) -> bool:
-        """Whether the job holds a part of a node that is misconfigured."""
+        """Return True if the job holds a part of a misconfigured node."""
         return self.nodes is not None and not self.bad_nodes.isdisjoint(self.nodes.held(job))
 
     def nodes_of(self, job: LocalJob) -> tuple[str, ...]:
-        """The nodes that the job holds a part of, by name, where the site tells."""
+        """Return the nodes that the job holds a part of, by name, if the site reports them."""
         if self.nodes is None or not self.bad_nodes:
             return ()
         return tuple([f"{_NODE}{place}" for place in sorted(self.nodes.held(job))[:ENDED_NODES_MAX]])
 
     def kept_off(self, names: Collection[str], processors: int) -> frozenset[int]:
-        """The nodes of these names, for a component of so many processors: none of them where it has not enough
-        others, as a batch system that refuses it is given it without the condition."""
+        """Return the nodes with these names that a component of this many processors must avoid: empty if the site
+        has too few others, as a batch system that refuses the condition then receives the job without it."""
         places = frozenset(int(name.removeprefix(_NODE)) for name in names)
         assert self.nodes is not None, "no other site names its nodes"
         return places if self.nodes.processors_beside(places) >= processors else frozenset()
 
     def submit(self, job: LocalJob, now: float) -> bool:
-        """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""
+        """Take a job. True: it starts at once. False: it waits until a ``serve`` starts it."""
         if job.processors <= self.idle and (self._first_fit or not self.queue) and self._has_places(job):
             self._begin(job, now)
             return True
@@ -291,7 +291,7 @@ class SimulatedSite:
         return False
 
     def serve(self, now: float) -> list[LocalJob]:
-        """Begin what can begin after something was freed or was queued, and return it."""
+        """Start what can start after a change of free processors or of the queue, and return it."""
         if not self.queue or self.down:
             return []
         begin = self._discipline(self.queue, self.idle, self.running, now)
@@ -304,8 +304,8 @@ class SimulatedSite:
         return begun
 
     def _has_places(self, job: LocalJob) -> bool:
-        """Whether there are nodes for it: those that it may run on, and with room for its tasks where these are more
-        than a processor. Processors there are."""
+        """Return True if there are nodes for it: permitted ones, with room for its tasks if these need more than a
+        processor. Processors are available."""
         if self.nodes is None or not isinstance(job, SimulatedComponent):
             return True
         if job.excluded:
@@ -315,7 +315,7 @@ class SimulatedSite:
         return self.nodes.places(job.shape) >= job.processors // job.shape.processors
 
     def never_has_places(self, shape: TaskShape | None, processors: int) -> bool:
-        """Whether the site could not run so many processors in tasks of the shape even with nobody else there."""
+        """Return True if the site could not run this many processors in tasks of the shape even when empty."""
         if shape is None or not self.tells_nodes:
             return shape is not None and needs_nodes(shape)
         return self._whole.places(shape) < processors // shape.processors
@@ -359,7 +359,7 @@ class SimulatedSite:
             self.nodes.resize(_DUMMIES, dummies)
 
     def lose_everything(self, now: float) -> list[LocalJob]:
-        """An outage begins: nothing is held or queued any more. Returns what was, in order."""
+        """Begin an outage: nothing is held or queued any more. Return what was, in order."""
         self.account(now)
         lost = [*self.running, *self.queue]
         self.running.clear()
@@ -371,7 +371,7 @@ class SimulatedSite:
         return lost
 
     def fail_nodes(self, places: Collection[int], now: float) -> list[LocalJob]:
-        """These nodes stop working: whatever holds a part of them loses all that it holds. Returns what that was."""
+        """Stop these nodes: every job on them loses all that it holds. Return these jobs."""
         assert self.nodes is not None
         lost = [job for job in self.nodes.holders_of(places) if not isinstance(job, str)]
         for job in lost:
@@ -386,14 +386,14 @@ class SimulatedSite:
         return lost
 
     def recover_nodes(self, places: Collection[int]) -> None:
-        """These nodes work again, and nothing runs on them yet."""
+        """Let these nodes work again, with nothing running on them yet."""
         assert self.nodes is not None
         back = self.nodes.recover(places)
         self.processors += back
         self.idle += back
 
     def account(self, now: float) -> None:
-        """Bring the record of use up to now; called before every change of what is held."""
+        """Update the record of use to now; called before every change of what is held."""
         passed_s = now - self._accounted_at
         if passed_s > 0.0:
             self._ours_processor_s += self.ours * passed_s
@@ -401,16 +401,16 @@ class SimulatedSite:
             self._accounted_at = now
 
     def start_record(self, now: float) -> None:
-        """Forget the use so far: the period that is measured begins now."""
+        """Forget the use so far: the measured period begins now."""
         self._accounted_at = now
         self._ours_processor_s = self._others_processor_s = 0.0
 
     def used_processor_s(self, by: Literal["ours", "others"], now: float) -> float:
-        """Processor-seconds held since the record began."""
+        """Return processor-seconds held since the record began."""
         self.account(now)
         return self._ours_processor_s if by == "ours" else self._others_processor_s
 
 
 def _token_of(job: LocalJob | str) -> str | None:
-    """The token of a component of ours; none of a job of somebody else."""
+    """Return the token of a component of ours; None for other jobs."""
     return job.token if isinstance(job, SimulatedComponent) else None

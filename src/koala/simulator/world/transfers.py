@@ -1,7 +1,6 @@
 """The transfers of a simulated grid: latency first, then a fair share of the link, then an answer.
 
-How a link divides its bandwidth is in ``koala.simulator.world.links``; which replica to bring is the scheduler's
-choice.
+``koala.simulator.world.links`` divides the bandwidth of a link; the scheduler chooses the replica.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from koala.simulator.world.site import SimulatedSite
 
 
 class SimulatedTransfers:
-    """Performs the commands about transfers. A transfer's id names it for ever, as a token does a component."""
+    """Performs the commands about transfers. A transfer's id names it for ever, like a component's token."""
 
     __slots__ = (
         *("_delivery", "_ended", "_event_heap", "_links", "_output_bytes_max", "_seed", "_sites"),
@@ -46,7 +45,7 @@ class SimulatedTransfers:
         self.moved_bytes = 0
 
     def start(self, command: StartTransfer, now: float) -> None:
-        """Begin it; for one that has ended, repeat how."""
+        """Begin it; repeat the outcome of one that has ended."""
         name = command.transfer
         if name in self.active:
             return
@@ -71,7 +70,7 @@ class SimulatedTransfers:
         self._event_heap.add(now + link.latency_s, LINK_IS_JOINED, transfer)
 
     def joins(self, transfer: LinkTransfer, sequence: int, at: float) -> None:
-        """The latency has passed and the bytes begin to flow."""
+        """Let the bytes flow after the latency."""
         if not transfer.cancelled:
             transfer.link.join(transfer, at)
             self._plan_delivery(transfer.link, at)
@@ -81,7 +80,7 @@ class SimulatedTransfers:
         link.timer = 0 if at is None else self._event_heap.add(at, LINK_DELIVERS, link)
 
     def delivers(self, link: FairLink, sequence: int, at: float) -> None:
-        """The next transfer of the link ends, unless the plan has changed meanwhile."""
+        """End the next transfer of the link, unless the plan has changed meanwhile."""
         if link.timer != sequence:
             return
         for transfer in link.deliver(at):
@@ -96,7 +95,7 @@ class SimulatedTransfers:
         self._delivery.answer(ended)
 
     def cancel(self, command: CancelTransfer, now: float) -> None:
-        """Stop it for good, without an answer. Only a message that went astray could bring its name up again."""
+        """Stop it for good, without an answer. Only a stray message could name it again."""
         transfer = self.active.pop(command.transfer, None)
         if self._delivery.channel is None:
             self._ended.pop(command.transfer, None)
@@ -111,8 +110,8 @@ class SimulatedTransfers:
         transfer.cancelled = True
 
     def probe(self, command: ProbeLink, now: float) -> None:
-        """Measure the link: its latency, and what a further transfer would get of it now. The few bytes of a probe
-        slow down nobody."""
+        """Measure the link: its latency, and the share of a further transfer now. The few bytes of a probe slow
+        nobody down."""
         for end in (command.source, command.target):
             if not self._sites[end].is_reachable:
                 reason = f"{end} cannot be reached"
@@ -135,8 +134,8 @@ class SimulatedTransfers:
             self._delivery.plan(told, at + delay_s)
 
     def collect(self, command: CollectOutputs, now: float) -> None:
-        """Take in what a component made, each as large as the job says; what goes to another site as well takes as
-        long as its link needs for it. A site that cannot be reached answers a later order."""
+        """Collect the outputs of a component, each of the size that the job declares; a copy to another site takes
+        its link's time. A site that cannot be reached answers a later order."""
         channel = self._delivery.channel
         targets = [each.to for each in command.outputs if each.to in self._sites and each.to != command.site]
         if not all(self._sites[site].is_reachable for site in (command.site, *targets)):
@@ -166,7 +165,7 @@ class SimulatedTransfers:
             self._delivery.plan(told, told.at + delay_s)
 
     def break_all_at(self, site: str, now: float, why: str = "went down") -> None:
-        """A site goes down or is cut off: every transfer from or to it breaks."""
+        """Break every transfer from or to a site that goes down or is cut off."""
         for transfer in [each for each in self.active.values() if site in (each.source, each.target)]:
             del self.active[transfer.name]
             self._take_off(transfer, now)

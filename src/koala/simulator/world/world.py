@@ -1,8 +1,8 @@
-"""The simulated world that a scheduler meets: virtual time, sites, links, users and faults, all from one seed.
+"""The simulated world around a scheduler: virtual time, sites, links, users and faults, all from one seed.
 
-``World.next`` gives the next event that the scheduler is to be told and ``World.perform`` does what it commands;
-``koala.simulator.run`` turns the two against each other. The parts (sites, links, users, faults) have their own
-modules; here is what holds them together: time, arrivals, outages and the dispatch of commands.
+``World.next`` returns the next event for the scheduler and ``World.perform`` executes its commands;
+``koala.simulator.run`` alternates the two. The parts (sites, links, users, faults) have their own modules; this
+module connects them: time, arrivals, outages and the dispatch of commands.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from koala.simulator.world.site import SimulatedJob, SimulatedSite
 from koala.simulator.world.transfers import SimulatedTransfers
 
 INFINITY = float("inf")
-# A site that cannot be reached is asked again after so long, where the grid says when it is lost.
+# The interval at which an unreachable site is asked again, if the grid says when it is lost.
 ASKED_AGAIN_S = 60.0
-# Sorts after every happening: there are no more arrivals, or they are held back.
+# Sorts after every event: there are no more arrivals, or they are held back.
 _NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
-# How a job may end, and whether it started before: a world keeps a byte of each.
+# The possible ends of a job, and whether it started before: a world keeps a byte for each.
 _END_CODES = tuple((outcome, started) for outcome in JobOutcome for started in (False, True))
 _CODE_OF_END = {end: code for code, end in enumerate(_END_CODES, start=1)}
 
@@ -71,7 +71,7 @@ _CODE_OF_END = {end: code for code, end in enumerate(_END_CODES, start=1)}
 class World:
     """One run's world. ``now`` is the virtual time in seconds; it starts at 0 and never goes back.
 
-    With ``failures`` the nodes of the sites fail and return as a failure trace says.
+    With ``failures`` the nodes of the sites fail and return by a failure trace.
     """
 
     def __init__(self, grid: Grid, workload: Workload, seed: int, failures: SiteFailures | None = None) -> None:
@@ -83,9 +83,9 @@ class World:
         }
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.submitted = 0
-        self._ends = bytearray(1)  # by job how it ended, for those that wait for it: see _END_CODES
+        self._ends = bytearray(1)  # the end of each job, for dependent jobs: see _END_CODES
         self._event_heap = EventHeap()
-        self._kept: list[tuple[float, FileName, int]] = []  # outputs by when their time is over
+        self._kept: list[tuple[float, FileName, int]] = []  # outputs by their time of expiry
         simulation = grid.simulation
         faults = simulation.answers
         unreliable = max(faults.late, faults.twice, faults.never, faults.transfer_break) > 0.0
@@ -95,7 +95,7 @@ class World:
         self._healed = False
         for_all = grid.scheduler.lost_after_s
         self._may_be_lost = {site.name for site in grid.sites if (site.lost_after_s or for_all) is not None}
-        self._asked: dict[SiteName, int] = {}  # the next question to each site that cannot be reached
+        self._asked: dict[SiteName, int] = {}  # the next question to each unreachable site
         self._drawn_outages: dict[SiteName, Iterator[Outage]] = {}
         self._current_outages: list[Outage] = []
         self._plan_outages(grid, seed)
@@ -103,8 +103,8 @@ class World:
         self._nodes_will_change = False
         self.nodes_changed_s = 0.0  # when nodes last failed or returned
         self._plan_node_change()
-        # Where no message gets lost, a site is asked about a job that has ended only after an outage, and then
-        # it is enough that the components are gone.
+        # If no message is ever lost, a site is asked about an ended job only after an outage, and then it is enough
+        # that the components are gone.
         self._forgets = not unreliable
         if simulation.heal_at_s is not None:
             self._event_heap.add(simulation.heal_at_s, kinds.HEAL, None)
@@ -167,11 +167,11 @@ class World:
             JobEnded: self._job_ended,
         }
 
-    # --------------------------------------------------------------------------------- the two verbs
+    # ------------------------------------------------------------------------------ next and perform
 
     def next(self, due_at: float = INFINITY, until_s: float = INFINITY) -> AnyEvent | None:
-        """Let time pass until there is something to tell the scheduler, which is due at a given time: a tick comes
-        after all else that happens then. None when nothing will happen by the end."""
+        """Let time pass until there is an event for the scheduler, which is due at a given time: a tick comes after
+        all other events of its instant. None if nothing will happen by the end."""
         outbox = self._delivery.outbox
         heap = self._event_heap.heap
         if due_at < self.now:
@@ -197,21 +197,21 @@ class World:
         return outbox.popleft()
 
     def perform(self, entry: TurnEntry, now: float) -> None:
-        """Do what the scheduler commands at this moment, and take note of its facts."""
+        """Perform the scheduler's command at this moment, or record its fact."""
         self.performers[type(entry)](entry, now)
 
     def plan(self, event: AnyEvent) -> None:
-        """Tell the scheduler this at its time: what users and operators do besides submitting jobs."""
+        """Deliver this at its time: what users and operators do besides submitting jobs."""
         self._delivery.plan(event, max(event.at, self.now))
 
     @property
     def arrivals_left(self) -> bool:
-        """Whether jobs of the workload are still to be submitted."""
+        """True if jobs of the workload are still to be submitted."""
         return self._arrival is not None
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way that can change what the scheduler sees, besides time and other users."""
+        """True if something is under way that can change what the scheduler sees, besides time and other users."""
         return (
             self.components.alive > 0
             or bool(self.transfers.active)
@@ -223,11 +223,11 @@ class World:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will ever happen any more, unless the scheduler commands it."""
+        """True if nothing will ever happen any more, unless the scheduler commands it."""
         return not self._event_heap.heap and not self._delivery.outbox and (self._arrival is None or self._held)
 
     def voids(self, from_s: float, to_s: float) -> list[VoidPeriod]:
-        """When, in this period, the sites' own users alone exceeded the background bands for too long."""
+        """Return the periods in which the sites' own users alone exceeded the background bands for too long."""
         return self.components.backgrounds.load.voids(from_s, to_s)
 
     # ------------------------------------------------------------------------------------- arrivals
@@ -275,7 +275,7 @@ class World:
         self._expect_arrival()
 
     def _ended(self, request: Request) -> tuple[EndedJob, ...]:
-        """Those of the jobs that it waits for that are over."""
+        """Return the jobs that it waits for that are over."""
         found = []
         for job in dict.fromkeys(each.job for each in request.after):
             code = self._ends[job] if job < len(self._ends) else 0
@@ -285,7 +285,7 @@ class World:
         return tuple(found)
 
     def _leave_queue(self, job: JobId, now: float) -> None:
-        """A job waits no longer; a submission that was held may go on, and all later ones shift with it."""
+        """Remove a job from the queue; a held submission may continue, and all later ones shift with it."""
         if self._hold_when_waiting is None:
             return
         self._waiting.discard(job)
@@ -306,7 +306,7 @@ class World:
             self._waiting.add(fact.job)
 
     def _release(self, command: ReleaseBarrier, now: float) -> None:
-        """The components run; with its first start it is known when a job spawns tasks."""
+        """Start the components; a job's first start fixes the times of its spawns."""
         self.components.release(command, now)
         job = self.jobs.get(command.job)
         if job is not None and job.spawns:
@@ -324,8 +324,8 @@ class World:
             self._spawned.discard(key)
 
     def spawns(self) -> dict[str, int]:
-        """How many spawns were to come, and what became of them: those that were missed came when their job did not
-        live any more. Empty where there were to be none."""
+        """Return how many spawns were planned, and their results: missed ones came when their job was no longer
+        alive. Empty if none were planned."""
         asked, withdrawn, refused = (self._spawns[each] for each in ("asked", "withdrawn", "refused"))
         placed = len(self._spawned)
         missed = asked - placed - withdrawn - refused
@@ -333,10 +333,10 @@ class World:
         return found if asked else {}
 
     def _for_the_record(self, fact: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
-        """Nothing in the world notices it."""
+        """Ignore a fact that has no effect in the world."""
 
     def _keep_output(self, fact: OutputRegistered, now: float) -> None:
-        """It is forgotten when its time is over; a run goes on for that no longer than for all else."""
+        """Plan the expiry of an output; a run does not last longer because of it."""
         if fact.kept_until is not None:
             heappush(self._kept, (fact.kept_until, fact.file, fact.output.size_bytes))
 
@@ -384,7 +384,7 @@ class World:
             self._goes_down(site, at)
 
     def _goes_down(self, site: SimulatedSite, at: float) -> None:
-        """One more reason why the site is down; the first takes all that it holds."""
+        """Add a reason for the site to be down; the first takes all that it holds."""
         site.down += 1
         if site.down == 1:
             self._is_silent(site, at)
@@ -408,13 +408,13 @@ class World:
             self._plan_drawn_outage(site.name)
 
     def _comes_back(self, site: SimulatedSite, at: float) -> None:
-        """One reason less; with the last the site works again."""
+        """Remove a reason; after the last the site works again."""
         site.down -= 1
         if site.down == 0:
             self._answers_again(site, at)
 
     def _answers_again(self, site: SimulatedSite, at: float) -> None:
-        """The site works again, or can be reached again; one that still cannot be reached says nothing."""
+        """Let a site answer that works or can be reached again; one that still cannot be reached stays silent."""
         background = self.components.backgrounds.by_site.get(site.name)
         if background is not None:
             background.control(at)
@@ -426,7 +426,7 @@ class World:
         self.components.come_back(site, at)
 
     def _is_cut_off(self, site: SimulatedSite, at: float) -> None:
-        """One more reason why the site cannot be reached: what it holds runs on, and nobody hears of it."""
+        """Add a reason for the site to be unreachable: its components continue, without reports."""
         site.cut_off += 1
         if site.cut_off == 1:
             self._is_silent(site, at)
@@ -443,7 +443,7 @@ class World:
             self._is_silent(site, at)
 
     def _heal(self, subject: None, sequence: int, at: float) -> None:
-        """From now on every message arrives as sent, and nothing breaks but what the grid file lists."""
+        """From now on deliver every message as sent, and break only what the grid file lists."""
         self._healed = True
         self._delivery.channel = None
         for outage in [each for each in self._current_outages if each.drawn]:
@@ -458,7 +458,7 @@ class World:
             self._event_heap.add(change.at_s, kinds.NODES_CHANGE, change)
 
     def _nodes_change(self, change: NodeChange, sequence: int, at: float) -> None:
-        """Nodes of one site return and fail; a site without any that work is down as a whole."""
+        """Let nodes of one site return and fail; a site without working nodes is down as a whole."""
         self.nodes_changed_s = at
         site = self.sites[change.site]
         nodes = site.nodes
