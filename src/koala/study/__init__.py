@@ -1,8 +1,8 @@
 """Studies: policies with the same jobs on the same grids under the same seeds, judged by confidence intervals.
 
-``read_study`` reads a study file, and ``run_study`` runs it to a report. An ``Experiment`` is a study of your own
-making: its units of work, its claims and its figures in Python, which ``run_to_report`` runs. Figures need matplotlib
-and intervals scipy, see the extra ``study``.
+``read_study`` reads a study file, and ``run_study`` runs it to a report. An ``Experiment`` is a custom study: its
+units of work, its claims and its figures in Python, which ``run_to_report`` runs. Figures need matplotlib and
+intervals scipy, see the extra ``study``.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ __all__ = [
     "within",
 ]
 
-# What is named here is imported when it is first used.
+# These names are imported at their first use.
 _HOME = {
     "CONFIDENCE": "study.frame.statistics",
     "ClaimVerdict": "study.frame.claims",
@@ -155,7 +155,7 @@ _HOME = {
     "within": "study.frame.claims",
 }
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

@@ -30,36 +30,36 @@ __all__ = ["LabSize", "LiveGrid", "LiveGridError", "check_machine", "live_grid",
 
 DAEMON_S = 60.0
 STOP_S = 20.0
-# Seldom enough not to disturb what is measured.
+# Rare enough not to disturb the measurement.
 _LOOK_S = 0.05
 _SCRIPT, _LOG = "script", "log"
 _SHOWN_CHARACTERS = 600
 
 
 class LiveGridError(RuntimeError):
-    """The daemon of a measurement did not come up."""
+    """The daemon of a measurement did not start."""
 
     def for_user(self) -> str:
-        """What it said last."""
+        """Return its last output."""
         return str(self)
 
 
 class LiveGrid(NamedTuple):
-    """A lab with a daemon on it. ``server`` is where the daemon answers, ``grid`` what the lab's file says."""
+    """A lab with a daemon on it. ``server`` is the daemon's address, ``grid`` the content of the lab's file."""
 
     lab: lab.Lab
     server: str
     grid: Grid
 
     def grid_as_json(self) -> dict[str, Any]:
-        """The grid as it was, without where the lab happened to be."""
+        """Return the grid without the paths of this lab."""
         sites = tuple(msgspec.structs.replace(site, batch=None) for site in self.grid.sites)
         found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self.grid, sites=sites))
         return found
 
 
 class LabSize(NamedTuple):
-    """How large a lab is, and how far its sites are apart."""
+    """The size of a lab, and the distance between its sites."""
 
     nodes: int
     processors_per_node: int
@@ -70,7 +70,7 @@ class LabSize(NamedTuple):
 
 
 def options_for(size: LabSize, directory: Path) -> lab.LabOptions:
-    """The lab of that size in a directory."""
+    """Return the lab of that size in a directory."""
     return lab.LabOptions(
         directory=directory,
         nodes=size.nodes,
@@ -82,13 +82,13 @@ def options_for(size: LabSize, directory: Path) -> lab.LabOptions:
 
 
 def check_machine(size: LabSize) -> None:
-    """LabError where such a lab cannot be brought up here: says what is missing."""
+    """Raise LabError if such a lab cannot run here, and say what is missing."""
     check(plan_of(options_for(size, Path(tempfile.gettempdir()) / "koala-live")))
 
 
 @contextmanager
 def live_grid(size: LabSize, scheduler: Mapping[str, object] = MappingProxyType({})) -> Iterator[LiveGrid]:
-    """Bring a lab and a daemon up, and both down again. ``scheduler`` are parameters as a grid file names them."""
+    """Start a lab and a daemon, and stop both in the end. ``scheduler`` are parameters as a grid file names them."""
     with tempfile.TemporaryDirectory(prefix="koala-live-") as folder:
         root = Path(folder)
         running = lab.up(options_for(size, root / "lab"))
@@ -103,7 +103,7 @@ def live_grid(size: LabSize, scheduler: Mapping[str, object] = MappingProxyType(
 
 
 def _with_scheduler(text: str, parameters: Mapping[str, object]) -> str:
-    """The lab's grid file with these parameters of the scheduler."""
+    """Return the lab's grid file with these parameters of the scheduler."""
     grid = yaml.safe_load(text)
     grid["scheduler"].update(parameters)
     return yaml.safe_dump(grid, sort_keys=False)
@@ -129,10 +129,10 @@ def _daemon(root: Path, grid_file: Path) -> Iterator[str]:
 
 
 def run_script(directory: Path, script: str, log: str, environment: Mapping[str, str], limit_s: float) -> bool:
-    """Run a shell script of a directory to its end, for so long at most; True if it ended by itself.
+    """Run a shell script of a directory to its end, within a time limit; return True if it ended by itself.
 
-    What it writes goes to the file ``log`` beside it. Whatever it has started is ended with it, in whichever session:
-    its processes are known by the directory in their environment.
+    Its output goes to the file ``log`` beside it. All processes that it started end with it, in any session: the
+    directory in their environment identifies them.
 
     >>> import os
     >>> from pathlib import Path
@@ -161,7 +161,7 @@ def _left_within(child: processes.Child, limit_s: float) -> bool:
 
 
 def _until_ready(server: str, child: processes.Child, home: Path) -> None:
-    """Wait until the daemon answers and has heard of every site."""
+    """Wait until the daemon answers and has received a report from every site."""
     ends_at = time.monotonic() + DAEMON_S
     with Client(server, patience_s=0.0) as client:
         while True:

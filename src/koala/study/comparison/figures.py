@@ -1,4 +1,4 @@
-"""The figures of a study: each metric by policy in every world, and how far the policies are from the baseline."""
+"""The figures of a study: each metric by policy in every world, and the changes of the policies from the baseline."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 Panels = Mapping[str, Mapping[str, Interval]]
 
 _COLUMNS = 2
-# The height of a policy in a panel, and what a panel has besides.
+# The height of a policy in a panel, and the height of the rest of the panel.
 _ROW_INCHES = 0.3
 _FRAME_INCHES = 0.85
-# Room behind the longest bar, as a share of the axis, for the number written there; and beside the farthest dots.
+# Room behind the longest bar, as a share of the axis, for its number; and beside the farthest dots.
 _ROOM_BEHIND = 0.2
 _ROOM_BESIDE = 0.05
 _MINUS = "\N{MINUS SIGN}"
@@ -41,7 +41,7 @@ class StudyFigures:
         self._styles = {label: style_of(policy) for label, policy in by_label.items()}
 
     def figures(self) -> list[ReportFigure]:
-        """For each metric its means, and its changes from the baseline where there are policies to compare."""
+        """Return for each metric its means, and its changes from the baseline if there are policies to compare."""
         findings = self._findings
         seeds = f"Means over {len(findings.seeds)} seeds with 95 % confidence intervals"
         found = []
@@ -91,7 +91,7 @@ class StudyFigures:
 
 
 def means(panels: Panels, label: str, styles: Mapping[str, Style]) -> Figure:
-    """A bar for each policy in a panel for each world, all on one scale, with its value written behind it."""
+    """Return a bar for each policy in a panel for each world, all on one scale, each followed by its value."""
     figure, all_axes = _rows(panels, label)
     reach = max((_ends(each)[1] for each in _measured(panels)), default=0.0)
     for axes, values in zip(all_axes, panels.values(), strict=True):
@@ -106,8 +106,8 @@ def means(panels: Panels, label: str, styles: Mapping[str, Style]) -> Figure:
 
 
 def changes(panels: Panels, label: str, styles: Mapping[str, Style]) -> Figure:
-    """A dot with its interval for each policy and a line at zero, in a panel for each world, all on one scale. The
-    values stand in a column beside the panel, where they cross nothing."""
+    """Return a dot with its interval for each policy and a line at zero, in a panel for each world, all on one scale.
+    The values are in a column beside the panel, where they cross nothing."""
     figure, all_axes = _rows(panels, label)
     ends = [0.0, *(end for each in _measured(panels) for end in _ends(each))]
     room = _ROOM_BESIDE * ((max(ends) - min(ends)) or 1.0)
@@ -126,7 +126,7 @@ def changes(panels: Panels, label: str, styles: Mapping[str, Style]) -> Figure:
 
 
 def _rows(panels: Panels, label: str) -> tuple[Figure, list[Axes]]:
-    """A panel for each world and in it a row for each policy, the first on top."""
+    """Return a panel for each world with a row for each policy, the first on top."""
     columns = min(_COLUMNS, len(panels))
     policies = list(next(iter(panels.values())))
     height = _FRAME_INCHES + _ROW_INCHES * len(policies)
@@ -144,7 +144,7 @@ def _rows(panels: Panels, label: str) -> tuple[Figure, list[Axes]]:
 
 
 def _measured(panels: Panels) -> Iterator[Interval]:
-    """The intervals of all panels that have values."""
+    """Yield the intervals of all panels that have values."""
     return (each for values in panels.values() for each in values.values() if each.n)
 
 

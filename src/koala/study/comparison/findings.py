@@ -1,4 +1,4 @@
-"""What the runs of a study amount to: paired differences, verdicts on its expectations, tables, figures and files."""
+"""The findings of a study: paired differences, verdicts on its expectations, tables, figures and files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from koala.study.frame.statistics import Interval, mean_interval
 
 # A world is a grid with some jobs, by their labels.
 World = tuple[str, str]
-# How many worlds are drawn; the tables and files have all of them.
+# At most this many worlds are drawn; the tables and files have all of them.
 FIGURE_WORLDS_MAX = 24
-# Rows of the tables on the page; all of them are in the files beside it.
+# At most this many rows in a table on the page; the files beside it have all of them.
 PAGE_ROWS_MAX = 200
-# Two values that are the same are near each other, also where both are zero.
+# Equal values are near each other, even if both are zero.
 ALIKE = 1e-9
-# What a difference is when no seed has a value.
+# The difference when no seed has a value.
 _NOTHING = Interval(0.0, -math.inf, math.inf, 0)
 
 RUNS = "runs.csv"
@@ -42,7 +42,7 @@ class StudyFindings:
         self.worlds: list[World] = [(grid.label, jobs.label) for grid, jobs in matrix.worlds]
         self.seeds = sorted({unit.work["seed"] for unit, _ in results})
         self._runs: dict[tuple[str, World], dict[int, dict[str, Any]]] = {}
-        # The units are in this order, and two policies may differ in nothing but their labels.
+        # The units are in this order, and two policies may differ only in their labels.
         cells = [(policy, world) for world in self.worlds for policy in self.policies]
         for index, (unit, result) in enumerate(results):
             self._runs.setdefault(cells[index % len(cells)], {})[unit.work["seed"]] = result
@@ -51,7 +51,7 @@ class StudyFindings:
 
     @cached_property
     def void_seeds(self) -> dict[World, set[int]]:
-        """The seeds that count for no policy in a world, since the run of one was void."""
+        """The seeds that count for no policy in a world, since one policy's run was void."""
         return {
             world: {
                 seed for policy in self.policies for seed, run in self._runs[policy, world].items() if run["void"]
@@ -60,24 +60,25 @@ class StudyFindings:
         }
 
     def values(self, policy: str, world: World, metric: StudyMetric) -> dict[int, float]:
-        """One value for each seed that counts and has one."""
+        """Return one value for each seed that counts and has one."""
         void = self.void_seeds[world]
         found = {seed: run["metrics"][metric] for seed, run in self._runs[policy, world].items() if seed not in void}
         return {seed: value for seed, value in found.items() if value is not None}
 
     def interval(self, policy: str, world: World, metric: StudyMetric) -> Interval:
-        """The mean over seeds."""
+        """Return the mean over seeds."""
         values = self.values(policy, world, metric)
         return mean_interval(list(values.values())) if values else _NOTHING
 
     def difference(self, policy: str, other: str, world: World, metric: StudyMetric, times: float = 1.0) -> Interval:
-        """How much more ``policy`` has than so many times what ``other`` has, in the same seeds."""
+        """Return the difference between ``policy`` and a multiple of ``other``, in the same seeds."""
         ours, theirs = self.values(policy, world, metric), self.values(other, world, metric)
         shared = sorted(ours.keys() & theirs.keys())
         return mean_interval([ours[seed] - times * theirs[seed] for seed in shared]) if shared else _NOTHING
 
     def change_percent(self, policy: str, world: World, metric: StudyMetric) -> Interval:
-        """The difference from the baseline in percent of the baseline's mean, or nothing where that is zero."""
+        """Return the difference from the baseline in percent of the baseline's mean; an empty interval if that is
+        zero."""
         base = self.interval(self.matrix.baseline, world, metric)
         found = self.difference(policy, self.matrix.baseline, world, metric)
         if base.n == 0 or base.mean <= 0.0:
@@ -91,14 +92,14 @@ class StudyFindings:
         return [policy for policy in self.policies if policy != self.matrix.baseline]
 
     def world_name(self, world: World) -> str:
-        """What tells a world from the others of the study."""
+        """Return what distinguishes a world from the others of the study."""
         several = (len(self.matrix.grids) > 1, len(self.matrix.jobs) > 1)
         return ", ".join(part for part, wanted in zip(world, several, strict=True) if wanted)
 
     # ------------------------------------------------------------------------------------- claims
 
     def claims(self) -> list[PaperClaim]:
-        """The expectations with what was measured about them."""
+        """Return the expectations with their measurements."""
         return [self._claim(index, each) for index, each in enumerate(self.matrix.expectations, 1)]
 
     def _claim(self, index: int, expected: ExpectationText) -> PaperClaim:
@@ -145,10 +146,10 @@ class StudyFindings:
             return [below(*beside(1.0 - share), unit=unit)]
         return [above(*beside(1.0 + share), unit=unit)]
 
-    # ------------------------------------------------------------------------------------- what is left behind
+    # ------------------------------------------------------------------------------------------ the conclusion
 
     def conclusion(self, figures: list[ReportFigure], *, parquet: bool) -> Conclusion:
-        """All of it, with these figures, for the report."""
+        """Return the conclusion, with these figures, for the report."""
         runs = self._run_rows()
         files: dict[str, str | bytes] = {RUNS: as_csv(runs), DIFFERENCES: as_csv(self._difference_rows())}
         if parquet:
@@ -156,7 +157,7 @@ class StudyFindings:
         return Conclusion(self.as_json(), self.claims(), figures, self.notes(), files, self.tables())
 
     def as_json(self) -> dict[str, Any]:
-        """Every mean and every difference from the baseline, with their intervals."""
+        """Return every mean and every difference from the baseline, with their intervals."""
         worlds = []
         for world in self.worlds:
             policies = {}
@@ -180,7 +181,7 @@ class StudyFindings:
         return dict(sorted(outcomes.items()))
 
     def notes(self) -> list[str]:
-        """What a reader must know of the runs."""
+        """Return what a reader must know about the runs."""
         notes = []
         left = {
             f"{policy} ({', '.join(world)})": sum(
@@ -223,7 +224,7 @@ class StudyFindings:
     # ------------------------------------------------------------------------------------- tables
 
     def tables(self) -> list[ReportTable]:
-        """Means, and differences from the baseline, for the page."""
+        """Return means, and differences from the baseline, for the page."""
         metrics = self.matrix.metrics
         baseline = self.matrix.baseline
         heads = ("grid", "workload", "policy", *(METRICS[metric].words for metric in metrics))
@@ -290,13 +291,13 @@ class StudyFindings:
         return rows
 
     def figure_note(self) -> str:
-        """Which worlds the figures leave out, if any."""
+        """Return which worlds the figures omit, if any."""
         count = len(self.worlds)
         return f" The first {FIGURE_WORLDS_MAX} of {count:,} are drawn." if count > FIGURE_WORLDS_MAX else ""
 
 
 def _sentence(expected: ExpectationText) -> str:
-    """An expectation in words."""
+    """Return an expectation in words."""
     words = METRICS[expected.metric].words
     unit = METRICS[expected.metric].unit
     other = f"{expected.bound}'s" if isinstance(expected.bound, str) else f"{expected.bound:g} {unit}".strip()

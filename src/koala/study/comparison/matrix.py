@@ -1,7 +1,7 @@
 """The matrix of a study: its policies, grids and jobs with the contents of the files that it names.
 
-All that a run depends on is here as content, so that a study can be sent to another process. Traces, which can be
-large, stay where they are and are known by their hash.
+It contains everything that a run depends on as content, so that a study can be sent to another process. Traces, which
+can be large, stay in place and are identified by their hash.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ from koala.simulator.examples import example_names, example_text
 if TYPE_CHECKING:
     from koala.simulator.traces.reader import Trace
 
-# Parsed files that a process remembers; runs come in an order in which neighbours share them.
+# The number of parsed files that a process caches; neighbouring runs share them.
 _REMEMBERED = 8
 
 Place = tuple[str | int, ...]
 
 
 class FileContent(NamedTuple):
-    """A text that the study names, and what to call it in messages."""
+    """A text that the study names, and its name in messages."""
 
     text: str
     source: str
 
     @property
     def identity(self) -> str:
-        """The same for the same text, and for no other."""
+        """A hash that is equal for equal texts only."""
         return identity_of(self.text)
 
 
 def identity_of(text: str) -> str:
-    """The same for the same text, and for no other."""
+    """Return a hash that is equal for equal texts only."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy of the study. ``file`` registers it where it is not Koala's or an installed package's."""
+    """A policy of the study. ``file`` registers it unless it is Koala's or an installed package's."""
 
     label: str
     policy: str
@@ -73,16 +73,16 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StudyGrid(msgspec.Struct, frozen=True, kw_only=True):
-    """A grid of the study; one in short has no text."""
+    """A grid of the study; a grid in short form has no text."""
 
     label: str
     content: FileContent
 
 
 class StudyJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of a world: those of a workload, or of a trace, which is known by its path and hash.
+    """The jobs of a world: those of a workload, or of a trace, which is identified by its path and hash.
 
-    ``parts`` is how many parts of so many jobs a trace has, one for each seed.
+    ``parts`` is the number of parts of a trace, each of the same number of jobs, one for each seed.
     """
 
     label: str
@@ -95,7 +95,7 @@ class StudyJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StudyMatrix(msgspec.Struct, frozen=True, kw_only=True):
-    """A study that was read, with all that it names."""
+    """A study as read, with all contents that it names."""
 
     name: str
     question: str
@@ -112,16 +112,16 @@ class StudyMatrix(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worlds(self) -> list[tuple[StudyGrid, StudyJobs]]:
-        """Every grid with all jobs."""
+        """Every combination of a grid and jobs."""
         return [(grid, jobs) for grid in self.grids for jobs in self.jobs]
 
     @property
     def all_divide(self) -> bool:
-        """Whether every policy divides totals: then a job of a trace may be larger than any one site."""
+        """True if every policy divides totals: then a job of a trace may be larger than any one site."""
         return all(each.divides for each in self.contenders)
 
     def in_words(self) -> str:
-        """How large it is."""
+        """Return its size in words."""
         counts = (
             (len(self.contenders), "policy", "policies"),
             (len(self.grids), "grid", "grids"),
@@ -137,9 +137,9 @@ class StudyMatrix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_matrix(text: str, source: str, folder: Path) -> StudyMatrix:
-    """The study that the text describes; the files that it names are looked for from the folder.
+    """Return the study that the text describes; the files that it names are relative to the folder.
 
-    DescriptionError where it describes none, or names a file that is not there or says something wrong.
+    Raises DescriptionError if the text describes none, or names a file that is missing or invalid.
     """
     document = read_study_text(text, source)
     study = document.model
@@ -265,38 +265,38 @@ def _file_or_example(document: Document[StudyText], here: Place, kind: str, name
     )
 
 
-# ------------------------------------------------------------------------------------------ contents, parsed
+# ------------------------------------------------------------------------------------------- parsed contents
 
 
 @lru_cache(_REMEMBERED)
 def catalogue_with(file: PolicyFile | None) -> Catalogue:
-    """Koala's own policies, those of installed packages, and those in the file."""
+    """Return Koala's own policies, those of installed packages, and those in the file."""
     return Catalogue.of(() if file is None else (file,))
 
 
 @lru_cache(_REMEMBERED)
 def grid_of(content: FileContent) -> Grid:
-    """The grid that a content describes."""
+    """Return the grid that a content describes."""
     return read_grid(content.text, content.source) if content.text else clusters_in_short(content.source)
 
 
 @lru_cache(_REMEMBERED)
 def workload_of(content: FileContent) -> WorkloadFile:
-    """The workload that a content describes."""
+    """Return the workload that a content describes."""
     return read_workload(content.text, content.source)
 
 
 class ChangedTraceError(ValueError):
-    """A trace is not the one that the study was read with, or is not where a worker looks for it."""
+    """A trace has changed since the study was read, or is not where a worker expects it."""
 
     def for_user(self) -> str:
-        """Which file, and what to do."""
+        """Return which file, and what to do."""
         return str(self)
 
 
 @lru_cache(_REMEMBERED)
 def trace_of(path: str, identity: str) -> Trace:
-    """The trace in a file, which must still be the one of that hash.
+    """Return the trace in a file, which must still have that hash.
 
     >>> import hashlib
     >>> from pathlib import Path
@@ -320,11 +320,11 @@ def trace_of(path: str, identity: str) -> Trace:
     return read_trace(Path(path))
 
 
-# ------------------------------------------------------------------------------------------ what a run depends on
+# -------------------------------------------------------------------------------------------- the inputs of a run
 
 
 def policy_work(contender: Contender) -> dict[str, Any]:
-    """What a run depends on of its policy; a file by its hash."""
+    """Return the inputs of a run from its policy; a file by its hash."""
     return {
         "policy": contender.policy,
         "file": None if contender.file is None else identity_of(contender.file.text or ""),
@@ -334,12 +334,12 @@ def policy_work(contender: Contender) -> dict[str, Any]:
 
 
 def grid_work(grid: StudyGrid) -> str:
-    """What a run depends on of its grid."""
+    """Return the inputs of a run from its grid."""
     return grid.content.identity if grid.content.text else grid.content.source
 
 
 def jobs_work(jobs: StudyJobs, *, all_divide: bool) -> dict[str, Any]:
-    """What a run depends on of its jobs."""
+    """Return the inputs of a run from its jobs."""
     if jobs.content is not None:
         return {"workload": jobs.content.identity, "jobs": jobs.jobs, "interarrival_s": jobs.interarrival_s}
     return {"trace": jobs.trace_identity, "jobs": jobs.jobs, "parts": jobs.parts, "larger_than_sites": all_divide}

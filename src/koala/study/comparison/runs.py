@@ -23,12 +23,12 @@ from koala.study.comparison.matrix import (
 )
 from koala.study.frame.measures import done_rows, means, number, varied
 
-# Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.
+# Slowdowns of shorter jobs are bounded: they would only reflect that the job was short.
 BOUND_S = 10.0
 
 
 class MetricWords(NamedTuple):
-    """What a metric is called in sentences and on axes, and its unit."""
+    """The name of a metric in sentences and on axes, and its unit."""
 
     words: str
     unit: str
@@ -57,7 +57,7 @@ METRICS: dict[StudyMetric, MetricWords] = {
 def run_cell(
     contender: Contender, grid: StudyGrid, jobs: StudyJobs, seed: int, jobs_max: int, *, all_divide: bool
 ) -> dict[str, Any]:
-    """The numbers of one run, ready for JSON. ``jobs_max`` shortens it for a first look; 0 does not."""
+    """Return the numbers of one run, ready for JSON. ``jobs_max`` shortens it for a first look; 0 does not."""
     world = _with_plans(grid_of(grid.content), contender.plan_depth)
     if jobs.content is not None:
         workload, left_out = _drawn(contender, jobs, jobs_max), 0
@@ -91,9 +91,9 @@ def _drawn(contender: Contender, jobs: StudyJobs, jobs_max: int) -> Workload:
 def _part(
     contender: Contender, grid: Grid, jobs: StudyJobs, seed: int, jobs_max: int, *, all_divide: bool
 ) -> tuple[Workload, int]:
-    """The seed's part of a trace as a workload, and how many jobs of it are too large.
+    """Return the seed's part of a trace as a workload, and how many of its jobs are too large.
 
-    What is too large for a policy that does not divide is left out for all of them: they meet the same jobs.
+    Jobs that are too large for a policy that does not divide are omitted for all: all policies meet the same jobs.
     """
     import numpy as np
 
@@ -111,7 +111,8 @@ def _part(
 
 
 def run_numbers(result: Result) -> dict[str, Any]:
-    """A run in numbers: every metric by its name, None where no job was done, and what else a reader must know."""
+    """Return a run in numbers: every metric by its name, None if no job was done, and further facts for the
+    reader."""
     metrics = result.metrics()
     done = done_rows(result)
     jobs = metrics["jobs"] + metrics["not_submitted"]

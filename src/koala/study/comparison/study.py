@@ -1,7 +1,7 @@
 """A study as an experiment of the frame, and the two calls of the library: ``read_study`` and ``run_study``.
 
-Which runs there are is here. One of them is in ``runs``, what they amount to in ``findings``, and the files that a
-study names in ``matrix``.
+This module defines the runs. ``runs`` executes one of them, ``findings`` evaluates them, and ``matrix`` has the files
+that a study names.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from koala.study.frame.experiment import Conclusion, Experiment, FinishedUnit, P
 from koala.study.frame.run import Computer
 from koala.study.frame.whole_run import SeedRange, WholeRun, run_to_report
 
-# A first look has so few jobs of each generator, and of a trace.
+# A first look has at most this many jobs of each generator, and of a trace.
 QUICK_JOBS_MAX = 40
 
 
 class StudyParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set: ``jobs_max`` shortens every workload and trace to so many jobs; 0 leaves them."""
+    """The parameters: ``jobs_max`` shortens every workload and trace to this many jobs; 0 leaves them."""
 
     jobs_max: Annotated[int, msgspec.Meta(ge=0)] = 0
 
@@ -34,7 +34,7 @@ class StudyParameters(Parameters, frozen=True, kw_only=True):
 class Study(Experiment[StudyParameters]):
     """Every policy of a study file with all jobs on all grids, under the same seeds; made by ``read_study``.
 
-    ``matrix`` has what the file says: policies, grids, jobs, seeds, metrics and expectations.
+    ``matrix`` has the contents of the file: policies, grids, jobs, seeds, metrics and expectations.
 
     >>> from koala.study import read_study
     >>> text = "{study: spread, policies: [WF, CM], grids: [das2], workloads: [koala2006-w1]}"
@@ -64,7 +64,7 @@ class Study(Experiment[StudyParameters]):
         return msgspec.structs.replace(parameters, jobs_max=QUICK_JOBS_MAX)
 
     def units(self, parameters: StudyParameters, seed: int, repetitions: int) -> list[Unit]:
-        """One for each run. Labels are not in the work: a study that only calls things otherwise runs none anew."""
+        """Return a unit for each run. Labels are not in the work: a change of labels repeats no run."""
         matrix = self.matrix
         policies = [(each.label, policy_work(each)) for each in matrix.contenders]
         grids = {each.label: grid_work(each) for each in matrix.grids}
@@ -105,7 +105,7 @@ class Study(Experiment[StudyParameters]):
         return f"koala study run {self.matrix.source}{quick} --out DIR"
 
     def seed_range(self, *, quick: bool = False) -> SeedRange:
-        """The seeds that the study says, or those of a first look."""
+        """Return the seeds of the study, or those of a first look."""
         if quick:
             return SeedRange(self.matrix.first_seed, self.quick_repetitions, self.quick_repetitions)
         return SeedRange(self.matrix.first_seed, self.matrix.seeds, self.matrix.seeds_max)
@@ -139,9 +139,9 @@ def _method(matrix: StudyMatrix) -> tuple[str, ...]:
 
 
 def read_study(source: Path | str, *, text: str | None = None, parquet: bool = False) -> Study:
-    """The study in a file. Files that it names are looked for from its folder.
+    """Return the study in a file. Files that it names are relative to its folder.
 
-    With ``text`` nothing is read from ``source``, which is then only what to call it, and files are looked for from
+    With ``text`` nothing is read from ``source``, which is then only a name for messages, and files are relative to
     the current folder. ``parquet`` makes the report write ``runs.parquet`` too. Raises ``DescriptionError`` with
     every problem of the file.
 
@@ -166,13 +166,13 @@ def run_study(
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> WholeRun:
-    """Run a study and write its report into a folder. What an earlier run of it finished there is not run again.
+    """Run a study and write its report into a folder. Runs that an earlier call finished there are not repeated.
 
     - ``quick``: a first look, with three seeds and few jobs, which decides nothing;
-    - ``processes``: how many processes to use, by default one for each core; or ``computer``, a Dask cluster. A
+    - ``processes``: the number of processes, by default one for each core; or ``computer``, a Dask cluster. A
       script that starts processes has to guard its own beginning with ``if __name__ == "__main__"``;
-    - ``fresh``: run everything anew;
-    - ``progress``: called with the number of runs that are done, and of all runs.
+    - ``fresh``: repeat all runs;
+    - ``progress``: called with the number of finished runs, and of all runs.
 
     >>> from koala.study import read_study, run_study
     >>> text = "{study: spread, policies: [WF, CM], grids: [das2], workloads: [{workload: koala2006-w1, jobs: 10}]}"

@@ -1,4 +1,4 @@
-"""Rows of a study as files that other programs read: CSV, and Parquet where its library is installed."""
+"""Rows of a study as files for other programs: CSV, and Parquet if its library is installed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-# The extra of the package that brings the library for Parquet, and the library.
+# The extra of the package that installs the library for Parquet, and the library.
 PARQUET_EXTRA = "parquet"
 
 
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows with a header line; an empty cell is a value that there is not."""
+    """Return the rows with a header line; an empty cell is a missing value."""
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0].keys() if rows else (), lineterminator="\n")
     writer.writeheader()
@@ -21,7 +21,7 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def as_parquet(rows: Sequence[dict[str, Any]]) -> bytes:
-    """The same rows as a Parquet file, with a null where there is no value."""
+    """Return the same rows as a Parquet file, with a null for a missing value."""
     import pyarrow
     import pyarrow.parquet
 

@@ -1,1 +1,1 @@
-"""What every study shares: units of work, runs, statistics, claims, figures and the report."""
+"""The common parts of every study: units of work, runs, statistics, claims, figures and the report."""

@@ -1,8 +1,8 @@
-"""Claims of the papers and their verdicts, judged from confidence intervals and from nothing else.
+"""Claims of the papers and their verdicts, judged from confidence intervals alone.
 
 A claim is a list of comparisons. It holds when every interval lies wholly where the claim says, the contrary is shown
-when one lies wholly elsewhere, and else it is undecided: then it says how far from a decision it is, and about how
-many more seeds that would take. At which confidence a look at the data judges is ``looks``'s.
+when one lies wholly elsewhere, and otherwise it is undecided: then it says how far from a decision it is, and about
+how many more seeds a decision would take. ``looks`` sets the confidence of a look at the data.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 
 from koala.study.frame.statistics import CONFIDENCE, Interval
 
-# Beyond so many seeds no estimate is given of how many a decision would take.
+# No estimate is given of the seeds for a decision beyond this number.
 SEEDS_FORESEEN_MAX = 1_000_000
 
 
 class ComparisonVerdict(enum.StrEnum):
-    """What an interval says about a comparison."""
+    """The meaning of an interval for a comparison."""
 
     SHOWN = "shown"
     CONTRARY = "contrary"
@@ -29,7 +29,7 @@ class ComparisonVerdict(enum.StrEnum):
 
 
 class ClaimVerdict(enum.StrEnum):
-    """What its comparisons say about a claim.
+    """The meaning of the comparisons for a claim.
 
     >>> from koala.study import ClaimVerdict
     >>> [str(verdict) for verdict in ClaimVerdict]
@@ -42,11 +42,11 @@ class ClaimVerdict(enum.StrEnum):
 
 
 class Gap(NamedTuple):
-    """How far an undecided comparison is from a decision.
+    """The distance of an undecided comparison from a decision.
 
-    ``beyond`` of its interval lies on the other side of the bound than the mean does. ``leaning`` is what it would
-    show with the same mean and a narrower interval, and ``more_seeds`` how many more seeds that would take: None
-    where that is more than anybody will run, or where one value tells nothing.
+    ``beyond`` of its interval lies across the bound from the mean. ``leaning`` is the result of the same mean with a
+    narrower interval, and ``more_seeds`` the number of seeds for that: None if it is beyond reach, or unknown after a
+    single value.
     """
 
     bound: float
@@ -81,12 +81,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gap(self) -> Gap | None:
-        """How far it is from a decision, or None where it is decided."""
+        """Its distance from a decision, or None if it is decided."""
         if self.verdict is not ComparisonVerdict.UNDECIDED:
             return None
         mean, low, high = self.interval.mean, self.interval.low, self.interval.high
         inside = self.least < mean < self.most
-        # The bound that the interval crosses, and the farther it reaches beyond it the farther it is from a decision.
+        # The bound that the interval crosses; the farther it reaches beyond the bound, the farther it is from a
+        # decision.
         if inside:
             beyond, bound = max((self.least - low, self.least), (high - self.most, self.most))
             distance = min(mean - self.least, self.most - mean)
@@ -108,11 +109,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"between {self.least:.4g} and {self.most:.4g}"
 
     def in_words(self) -> str:
-        """The measured quantity with its interval."""
+        """Return the measured quantity with its interval."""
         return f"{self.what}: {measured(self.interval, self.unit)}"
 
     def gap_in_words(self) -> str:
-        """How far it is from a decision, or nothing where it is decided."""
+        """Return its distance from a decision; empty if it is decided."""
         gap = self.gap
         if gap is None:
             return ""
@@ -125,7 +126,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return f"{reaches}, {seeds_in_words(gap.more_seeds)}"
 
     def as_json(self) -> dict[str, Any]:
-        """A row of the evidence."""
+        """Return a row of the evidence."""
         gap = self.gap
         return {
             "what": self.what,
@@ -141,12 +142,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence of a paper, what was measured about it, and how many seeds it has at least.
+    """A sentence of a paper, the measurements about it, and its least number of seeds.
 
     ``note`` is what a reader must know to weigh it and ``more`` goes to the evidence. A ``first_look`` has too few
-    seeds or too little work in each for any verdict: it leaves every claim undecided and says where it leans.
-    ``rests_on`` are the cases that it was judged from, where the experiment says so: further seeds for this claim
-    need no others.
+    seeds, or too little work in each, for any verdict: it leaves every claim undecided and says where it leans.
+    ``rests_on`` are the cases behind it, if the experiment names them: further seeds for this claim need no others.
 
     >>> from koala.study import PaperClaim, above, mean_interval
     >>> gain = above("gain", mean_interval([4.0, 5.0, 6.0]))
@@ -165,7 +165,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaning(self) -> ClaimVerdict:
-        """What the intervals say, also in a first look."""
+        """The meaning of the intervals, also in a first look."""
         verdicts = {each.verdict for each in self.comparisons}
         if ComparisonVerdict.CONTRARY in verdicts:
             return ClaimVerdict.CONTRARY
@@ -178,10 +178,10 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nearest(self) -> Comparison | None:
-        """The comparison on which a decision waits, or None where there is nothing to wait for.
+        """The comparison that a decision waits for, or None if it waits for nothing.
 
-        Those that lean to the contrary decide the claim alone, so the first of them to be decided counts; else all
-        have to be shown, so the last one does.
+        Comparisons that lean to the contrary decide the claim alone, so the first of them counts; otherwise all have
+        to be shown, so the last one counts.
         """
         if self.leaning is not ClaimVerdict.UNDECIDED:
             return None
@@ -193,19 +193,19 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def more_seeds(self) -> int | None:
-        """About how many more seeds a decision would take; None where it is decided or no number is known."""
+        """About how many more seeds a decision would take; None if it is decided or the number is unknown."""
         nearest = self.nearest
         gap = None if nearest is None else nearest.gap
         return None if gap is None else gap.more_seeds
 
     @property
     def why(self) -> str:
-        """What the numbers amount to."""
+        """The meaning of the numbers."""
         return " ".join(part for part in (self._reason(), self.note) if part)
 
     @property
     def to_go(self) -> str:
-        """How far it is from a decision, in words; nothing where it is decided."""
+        """Its distance from a decision, in words; empty if it is decided."""
         if self.first_look and self.leaning is not ClaimVerdict.UNDECIDED:
             return f"A first look decides nothing; it leans to: {self.leaning}."
         nearest = self.nearest
@@ -240,7 +240,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(part for part in parts if part)
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in ``report.json``."""
+        """Return its form in ``report.json``."""
         return {
             "id": self.id,
             "text": self.text,
@@ -256,7 +256,7 @@ def _many(gap: Gap) -> float:
 
 
 def below(what: str, interval: Interval, bound: float = 0.0, *, unit: str = "s") -> Comparison:
-    """The quantity should be below the bound.
+    """Return a comparison: the quantity should be below the bound.
 
     >>> from koala.study import below, mean_interval
     >>> below("gain", mean_interval([4.0, 5.0, 6.0]), 10.0).wanted
@@ -266,7 +266,7 @@ def below(what: str, interval: Interval, bound: float = 0.0, *, unit: str = "s")
 
 
 def above(what: str, interval: Interval, bound: float = 0.0, *, unit: str = "s") -> Comparison:
-    """The quantity should be above the bound.
+    """Return a comparison: the quantity should be above the bound.
 
     >>> from koala.study import above, mean_interval
     >>> above("gain", mean_interval([4.0, 5.0, 6.0]), 0.0).wanted
@@ -276,7 +276,7 @@ def above(what: str, interval: Interval, bound: float = 0.0, *, unit: str = "s")
 
 
 def within(what: str, interval: Interval, least: float, most: float, *, unit: str = "s") -> Comparison:
-    """The quantity should lie between the two.
+    """Return a comparison: the quantity should lie between the two.
 
     >>> from koala.study import mean_interval, within
     >>> within("gain", mean_interval([4.0, 5.0, 6.0]), 0.0, 10.0).wanted
@@ -286,7 +286,7 @@ def within(what: str, interval: Interval, least: float, most: float, *, unit: st
 
 
 def judge(name: str, text: str, comparisons: Sequence[Comparison], *, note: str = "", **more: Any) -> PaperClaim:
-    """The claim with what was measured about it. ``note`` is added to the reason, ``more`` to the evidence.
+    """Return the claim with its measurements. ``note`` is added to the reason, ``more`` to the evidence.
 
     >>> from koala.study import above, judge, mean_interval
     >>> claim = judge("C1", "It is faster.", [above("gain", mean_interval([4.0, 5.0, 6.0]))])
@@ -297,7 +297,7 @@ def judge(name: str, text: str, comparisons: Sequence[Comparison], *, note: str 
 
 
 def seeds_in_words(more_seeds: int | None) -> str:
-    """How many more seeds a decision would take."""
+    """Return how many more seeds a decision would take."""
     if more_seeds is None:
         return f"more than {SEEDS_FORESEEN_MAX:,} seeds from a decision"
     count = more_seeds if more_seeds < 100 else float(f"{more_seeds:.2g}")
@@ -305,7 +305,7 @@ def seeds_in_words(more_seeds: int | None) -> str:
 
 
 def measured(interval: Interval, unit: str) -> str:
-    """An interval for people: mean, unit and bounds, with as many digits as its width deserves.
+    """Return an interval for people: mean, unit and bounds, with digits that match its width.
 
     >>> from koala.study import mean_interval, measured
     >>> measured(mean_interval([4.0, 5.0, 6.0]), "s")
@@ -322,7 +322,7 @@ def measured(interval: Interval, unit: str) -> str:
 
 
 def decimals(interval: Interval) -> int:
-    """How many decimals are worth printing: two digits of the half width, or of the mean where there is none."""
+    """Return how many decimals are worth printing: two digits of the half width, or of the mean without one."""
     half = (interval.high - interval.low) / 2
     scale = half if half > abs(interval.mean) * 1e-9 else abs(interval.mean) / 10
     if scale <= 0.0 or not math.isfinite(scale):

@@ -1,7 +1,7 @@
-"""Computes units on a Dask cluster that somebody else started: other machines, the same results.
+"""Computes units on an existing Dask cluster: other machines, the same results.
 
-Its scheduler and its workers need this version of Koala with the libraries of the experiment; the version is asked
-of each before any work. Starting schedulers and workers, and ending them, is not done here.
+Its scheduler and its workers need this version of Koala with the libraries of the experiment; each is asked for its
+version before any work. This module neither starts nor ends schedulers and workers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10
 WORKERS_TIMEOUT_S = 30
-# Units that are with the cluster at a time; enough to keep it busy, and few enough to take back quickly.
+# The number of units at the cluster at a time: enough to keep it busy, and few enough to take back quickly.
 AT_ONCE = 1_000
 
 
 class DaskError(ValueError):
-    """The Dask cluster cannot be used; says which, why, and what to do."""
+    """The Dask cluster cannot be used; the message says which, why, and what to do."""
 
     def for_user(self) -> str:
-        """The message, which names the address."""
+        """Return the message, which names the address."""
         return str(self)
 
 
@@ -40,9 +40,10 @@ def on_dask(
     workers_timeout_s: float = WORKERS_TIMEOUT_S,
     version: str = __version__,
 ) -> Computer:
-    """A computer for ``run_units`` that gives the units to the cluster of this scheduler; DaskError where it cannot.
+    """Return a computer for ``run_units`` that gives the units to this scheduler's cluster; raise DaskError if it
+    cannot.
 
-    That the cluster is there and its workers are able is found out at once, before anything is written.
+    The cluster and its workers are checked at once, before anything is written.
     """
     if experiment.processes_max is not None:
         raise DaskError(
@@ -56,7 +57,7 @@ def on_dask(
 def _computed_there(
     address: str, at_once: int, experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int]
 ) -> Computed:
-    """The results of the units that are left, as the cluster delivers them."""
+    """Yield the results of the remaining units, as the cluster delivers them."""
     if not left:
         return
     from distributed import as_completed
@@ -83,7 +84,7 @@ def _first(pending: Iterator[int], count: int) -> Iterator[int]:
 
 
 def _submitted(client: Client, experiment: Experiment[Any], unit: Unit, index: int, numbers: dict[Any, int]) -> Any:
-    """Hand over one unit. Earlier ones go first, since neighbours often share what a worker has at hand."""
+    """Submit one unit. Earlier ones go first, since neighbours often share a worker's cached data."""
     future = client.submit(run_in_worker, experiment, unit, pure=False, priority=-index)
     numbers[future.key] = index
     return future
@@ -101,19 +102,19 @@ def _outcome(experiment: Experiment[Any], unit: Unit, future: Any, address: str)
         raise UnitError(experiment.name, unit.label, problem) from None
     except (CancelledError, TimeoutError, OSError):
         raise UnitError(experiment.name, unit.label, f"the Dask scheduler at {address} went away") from None
-    except Exception as error:  # what the cluster itself raises, of any kind; the unit's own errors come as text
+    except Exception as error:  # the cluster itself may raise anything; errors of the unit come as text
         raise UnitError(experiment.name, unit.label, f"{type(error).__name__}: {error}") from error
     return result_of(experiment, outcome)
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler, closed in the end; DaskError where nobody answers."""
+    """Yield a client of the scheduler and close it in the end; raise DaskError if nobody answers."""
     from distributed import Client
     from distributed.comm.addressing import parse_address, resolve_address
 
     try:
-        # Before there is a client: one that was made with half an address takes long to go.
+        # Before there is a client: a client with an incomplete address takes long to close.
         resolve_address(address)
         if parse_address(address)[0] == "inproc":
             raise ValueError("inproc reaches nobody outside this process")
@@ -137,7 +138,7 @@ def _connected(address: str) -> Iterator[Client]:
 
 
 def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) -> None:
-    """Raise DaskError where there is no worker, or one without this version of Koala."""
+    """Raise DaskError if there is no worker, or one without this version of Koala."""
     try:
         client.wait_for_workers(1, timeout=timeout_s)
     except TimeoutError:
@@ -148,7 +149,7 @@ def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) 
     try:
         versions = {"scheduler": client.run_on_scheduler(_version_there)}
         versions |= {f"worker {name}": found for name, found in client.run(_version_there).items()}
-    except Exception as error:  # whatever it is that importing Koala raises there
+    except Exception as error:  # importing Koala there may raise anything
         raise DaskError(
             f"--dask {address}: Koala cannot be used there ({type(error).__name__}: {error}); "
             f"install Koala {wanted} where the scheduler and its workers run"
@@ -162,7 +163,7 @@ def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) 
 
 
 def _version_there() -> str:
-    """Runs in the scheduler and in the workers: their Koala."""
+    """Return the version of Koala; runs in the scheduler and in the workers."""
     from koala.version import __version__ as there
 
     return there

@@ -1,7 +1,8 @@
-"""What an experiment is: a question, parameters, independent units of work, and what to conclude from their results.
+"""The definition of an experiment: a question, parameters, independent units of work, and the conclusion from their
+results.
 
-An experiment decides nothing about processes, files or output: ``koala.study.frame.run`` computes the units and
-``koala.study.frame.report`` writes what was concluded.
+An experiment does not deal with processes, files or output: ``koala.study.frame.run`` computes the units and
+``koala.study.frame.report`` writes the conclusion.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from koala.study.frame.claims import PaperClaim
 from koala.study.frame.figures import ReportFigure
 from koala.version import __version__
 
-# A claim is judged from so many seeds at least.
+# The least number of seeds to judge a claim.
 SEEDS_MIN = 20
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be set about an experiment. Each has its own fields, of types that JSON knows, all with defaults.
+    """The parameters of an experiment: its own fields, of JSON types, all with defaults.
 
     >>> from koala.study import Parameters
     >>> class Throws(Parameters, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SingleRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be asked of one run alone, without a report, where an experiment offers that.
+    """The arguments of one run alone, without a report, if an experiment offers that.
 
     Each field is an option of the command line; its description is the help, and it is required without a default.
 
@@ -50,10 +51,10 @@ class SingleRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of work that needs no other: ``work`` is all that the result depends on, and ``label`` is for people.
+    """An independent piece of work: ``work`` is everything that the result depends on, and ``label`` is for people.
 
-    ``work`` is JSON and small. What comes from a file the user named is in it as content and not as a path, so
-    that a result is never taken for that of another content.
+    ``work`` is JSON and small. A file that the user named is in it as content and not as a path, so that a result
+    never counts for another content.
 
     >>> from koala.study import Unit
     >>> unit = Unit(label="seed 1", work={"seed": 1})
@@ -65,7 +66,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     work: dict[str, Any]
 
     def identity(self, experiment: str) -> str:
-        """A name for the result: the same for the same work by the same version of Koala, and for no other."""
+        """Return a name for the result: equal only for the same work by the same version of Koala."""
         text = msgspec.json.encode([experiment, __version__, self.work], order="sorted")
         return hashlib.sha256(text).hexdigest()[:32]
 
@@ -97,10 +98,10 @@ class ReportTable(NamedTuple):
 
 
 class Conclusion(NamedTuple):
-    """What the results say: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
+    """The conclusion from the results: numbers for ``report.json``, claims with their verdicts, and pictures to draw.
 
-    ``notes`` are sentences on how this run went, for people. ``files`` are contents by name that others read, to be
-    written beside the report. ``tables`` are for the page.
+    ``notes`` are sentences on this run, for people. ``files`` are contents by name for other programs, to be written
+    beside the report. ``tables`` are for the page.
 
     >>> from koala.study import Conclusion, above, judge, mean_interval
     >>> sums = mean_interval([7.0, 9.0, 8.0])
@@ -118,7 +119,7 @@ class Conclusion(NamedTuple):
 
 
 class ParameterError(ValueError):
-    """A parameter that the experiment does not have, or a value that it cannot have.
+    """An unknown parameter of the experiment, or an invalid value.
 
     >>> from koala.study import ParameterError, Parameters, Study, parameters_from, read_study
     >>> text = "{study: s, policies: [WF], grids: [das2], workloads: [koala2006-w1]}"
@@ -130,7 +131,7 @@ class ParameterError(ValueError):
     """
 
     def for_user(self) -> str:
-        """Which parameter, what is wrong, and what there is instead."""
+        """Return which parameter, what is wrong, and the alternatives."""
         return str(self)
 
 
@@ -138,13 +139,13 @@ P = TypeVar("P", bound=Parameters)
 
 
 class Experiment(abc.ABC, Generic[P]):
-    """One experiment. Instances hold nothing that changes and can be sent to another process.
+    """One experiment. Instances are immutable and can be sent to another process.
 
-    ``repetitions`` is how many seeds it takes at first, ``seeds_max`` how many at most while a claim is undecided (by
-    default no more), and ``seeds_min`` how many a verdict needs at least; ``processes_max`` bounds how many units may
-    be computed at once, where they would disturb each other. ``method`` is a few paragraphs for the report.
-    ``single_type`` is there where one run alone can be asked for. ``claim_word`` is what its claims are called, and
-    ``verb`` the command that runs it by its name, if one does.
+    ``repetitions`` is its number of seeds at first, ``seeds_max`` the maximum while a claim is undecided (by default
+    the same), and ``seeds_min`` the minimum for a verdict; ``processes_max`` limits the concurrent units, if they
+    would disturb each other. ``method`` is a few paragraphs for the report. ``single_type`` is set if single runs are
+    offered. ``claim_word`` is the word for its claims, and ``verb`` the command that runs it by its name, if there is
+    one.
 
     >>> from random import Random
     >>> from koala.study import Conclusion, Experiment, Parameters, Unit, above, judge, mean_interval
@@ -184,29 +185,31 @@ class Experiment(abc.ABC, Generic[P]):
     parameters_type: type[P]
 
     def quick(self, parameters: P) -> P:
-        """The parameters for a first look, which takes seconds: less work in each unit."""
+        """Return the parameters for a first look, which takes seconds: less work in each unit."""
         return parameters
 
     @abc.abstractmethod
     def units(self, parameters: P, seed: int, repetitions: int) -> list[Unit]:
-        """The work for the seeds from ``seed`` on, as many as ``repetitions``; always in the same order."""
+        """Return the work for the seeds from ``seed`` on, as many as ``repetitions``; always in the same order."""
 
     def more_units(
         self, parameters: P, seed: int, done: Sequence[Unit], numbers: range, undecided: Sequence[PaperClaim]
     ) -> list[Unit]:
-        """The work of a further look: what is done, and what the seeds of these numbers, from 0 on, add to it.
+        """Return the work of a further look: what is done, and the additions of the seeds with these numbers, from 0
+        on.
 
-        These claims are undecided, and as many seeds as there may be would probably decide them. By default the
-        further seeds get all the work that the first ones have.
+        These claims are undecided, and the maximum number of seeds would probably decide them. By default the further
+        seeds get all the work of the first ones.
         """
         return self.units(parameters, seed, numbers.stop)
 
     @abc.abstractmethod
     def run(self, unit: Unit) -> dict[str, Any]:
-        """The result of one unit, ready for JSON. It depends on the unit alone; called in any process."""
+        """Return the result of one unit, ready for JSON. It depends on the unit alone; called in any process."""
 
     def command(self, shown: Mapping[str, Any]) -> str:
-        """The command that gives a report again, if one does; ``shown`` are its parameters as the report has them."""
+        """Return the command that reproduces a report, if there is one; ``shown`` are its parameters as the report
+        has them."""
         if not self.verb:
             return ""
         parts = [f"{self.verb} {self.name} --seed {shown['seed']} --repetitions {shown['repetitions']}"]
@@ -217,23 +220,25 @@ class Experiment(abc.ABC, Generic[P]):
         return " ".join([*parts, "--out DIR"])
 
     def run_single(self, asked: Any, seed: int) -> dict[str, Any]:
-        """One run alone, as asked for with the ``single_type``, in numbers; ParameterError where that cannot be."""
+        """Return one run alone in numbers, by the arguments in the ``single_type``; raise ParameterError if that is
+        impossible."""
         raise ParameterError(f"{self.name} has no runs to ask for one by one; run it with --out")
 
     @abc.abstractmethod
     def conclude(self, parameters: P, results: Sequence[FinishedUnit]) -> Conclusion:
-        """What all results together say; they come in the order of ``units``, or of ``more_units``."""
+        """Return the conclusion from all results; they come in the order of ``units``, or of ``more_units``."""
 
 
 def as_text(value: Any) -> str:
-    """A parameter as a user writes it."""
+    """Return a parameter as a user writes it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def parameters_from(experiment: Experiment[P], settings: Mapping[str, str], *, quick: bool = False) -> P:
-    """The experiment's parameters with these settings, which are text as a user writes it; ParameterError if none.
+    """Return the experiment's parameters with these settings, which are text as a user writes it; raise
+    ParameterError for an invalid one.
 
-    With ``quick`` they start from those of a first look; what is set still holds.
+    With ``quick`` they start from those of a first look; settings still apply.
 
     >>> from koala.study import parameters_from, read_study
     >>> text = "{study: s, policies: [WF], grids: [das2], workloads: [koala2006-w1]}"
@@ -250,7 +255,7 @@ def parameters_from(experiment: Experiment[P], settings: Mapping[str, str], *, q
 
 
 def single_from(experiment: Experiment[Any], settings: Mapping[str, str]) -> SingleRun:
-    """What is asked of one run alone, from text as a user writes it; ParameterError where it cannot be.
+    """Return the arguments of one run alone, from text as a user writes it; raise ParameterError if they are invalid.
 
     >>> from koala.study import ParameterError, read_study, single_from
     >>> text = "{study: s, policies: [WF], grids: [das2], workloads: [koala2006-w1]}"
@@ -283,7 +288,7 @@ def _refuse_unknown(experiment: Experiment[Any], settings: Mapping[str, str], ki
 
 
 def _values(experiment: Experiment[Any], settings: Mapping[str, str], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Each setting as a value of the type of its field."""
+    """Return each setting as a value of the type of its field."""
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}
     for name, text in settings.items():
@@ -301,7 +306,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _read(text: str) -> Any:
-    """A setting that is no text: JSON where it is a list or an object, else as it is, to be converted by its type."""
+    """Return a setting that is no text: JSON if it is a list or an object, else unchanged, for conversion by its
+    type."""
     if text[:1] in ("[", "{"):
         try:
             return msgspec.json.decode(text)

@@ -1,7 +1,7 @@
 """The house style of every figure: one colour and marker for each policy everywhere, error bars, legends outside.
 
-A ``ReportFigure`` knows how to draw itself; ``save`` writes it as PNG and as SVG with text as text. The same data
-give the same bytes. What is drawn comes as plain numbers and intervals; which, is each experiment's own business.
+A ``ReportFigure`` draws itself; ``save`` writes it as PNG and as SVG with text as text. The same data give the same
+bytes. Figures receive plain numbers and intervals, which each experiment chooses.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PNG_DPI = 150
 PANEL_INCHES = (2.9, 2.75)
 _CAP_POINTS = 3.0
 _GROUP_WIDTH = 0.8
-# How many names of many lines fit side by side above a figure.
+# At most this many names fit side by side above a figure.
 _LEGEND_COLUMNS = 4
-# Room above the highest bar and its error bar, as a share of the axis, for the number written there.
+# Room above the highest bar and its error bar, as a share of the axis, for its number.
 _ROOM_ABOVE = 0.12
 
 
 class Style(NamedTuple):
-    """How one thing looks in every figure.
+    """The look of one thing in every figure.
 
     >>> from koala.study import Style
     >>> Style("#0072b2", "o").line
@@ -53,7 +53,7 @@ POLICIES: dict[str, Style] = {
     "NCM": Style("#56b4e9", "v"),
     "NFCM": Style("#1b7837", ">"),
     "FCF": Style("#7a5195", "P"),
-    # Class A in blue, class B in warm colours, B3 in green, and what bounds them in grey.
+    # Class A in blue, class B in warm colours, B3 in green, and their bounds in grey.
     "Ideal": Style("#111111", "_", "--"),
     "Migration-Only": Style("#707070", "|", ":"),
     "Initial": Style("#a6761d", "x"),
@@ -65,13 +65,13 @@ POLICIES: dict[str, Style] = {
     "B4": Style("#b3123c", "4"),
     "B5": Style("#8e44ad", "*"),
 }
-# For policies that are not among these; which one gets which depends on its name alone.
+# For other policies; the choice depends on the policy's name alone.
 _OTHERS = (
     Style("#b8860b", "X"),
     Style("#8c564b", "<"),
     Style("#800026", "*"),
 )
-# For series that are no policies: workloads, sizes, sites. Greys, so that no policy is meant.
+# For series that are no policies: workloads, sizes, sites. Greys, so that they suggest no policy.
 NEUTRAL: tuple[Style, ...] = (
     Style("#8a8a8a", "o", "--"),
     Style("#222222", "s", "-"),
@@ -104,7 +104,7 @@ _RC: dict[str, Any] = {
 
 
 class ReportFigure(NamedTuple):
-    """A figure of a report: ``name`` is that of its files, ``caption`` says what is seen and from how many seeds.
+    """A figure of a report: ``name`` is that of its files, ``caption`` describes it and its number of seeds.
 
     >>> from koala.study import ReportFigure, bars, mean_interval
     >>> waits = {"WF": mean_interval([4.0, 5.0, 6.0])}
@@ -119,12 +119,12 @@ class ReportFigure(NamedTuple):
     draw: Callable[[], Figure]
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows of it."""
+        """Return its display in a notebook."""
         return svg_text(self)
 
 
 class Series(NamedTuple):
-    """One line or one set of bars: its name, how it looks, and its values by place, a number, on the x axis.
+    """One line or one set of bars: its name, its look, and its values by place, a number, on the x axis.
 
     >>> from koala.study import Series, mean_interval, style_of
     >>> Series("WF", style_of("WF"), {16: mean_interval([4.0, 5.0, 6.0])}).points[16].mean
@@ -137,7 +137,7 @@ class Series(NamedTuple):
 
 
 def style_of(policy: str) -> Style:
-    """The look of a policy, the same in every figure of every report.
+    """Return the look of a policy, the same in every figure of every report.
 
     >>> from koala.study import style_of
     >>> style_of("WF") == style_of("CM")
@@ -151,7 +151,8 @@ def style_of(policy: str) -> Style:
 
 @contextmanager
 def house_style(salt: str = "koala") -> Iterator[None]:
-    """Draw and save in here. The salt makes the ids inside an SVG the same each time, and others in other figures."""
+    """Draw and save inside this context. The salt makes the ids inside an SVG reproducible, and distinct between
+    figures."""
     import matplotlib
 
     style: Any = {**_RC, "svg.hashsalt": salt}
@@ -160,7 +161,7 @@ def house_style(salt: str = "koala") -> Iterator[None]:
 
 
 def new_figure(panels: int = 1, *, shared_y: bool = False) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels side by side; it needs no screen.
+    """Return an empty figure with panels side by side; it needs no screen.
 
     >>> from koala.study import new_figure
     >>> figure, axes = new_figure(2)
@@ -181,7 +182,7 @@ def new_figure(panels: int = 1, *, shared_y: bool = False) -> tuple[Figure, list
 
 
 def new_grid(panels: int, columns: int, height: float, *, shared_y: bool = False) -> tuple[Figure, list[Axes]]:
-    """An empty figure with panels in rows of so many, each as high as said, in inches.
+    """Return an empty figure with panels in rows of ``columns``, each of the given height in inches.
 
     >>> from koala.study import new_grid
     >>> figure, axes = new_grid(5, columns=2, height=2.0)
@@ -198,7 +199,7 @@ def new_grid(panels: int, columns: int, height: float, *, shared_y: bool = False
 
 
 def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:
-    """One legend for all panels, above them, where it hides nothing; in one row unless it has so many columns.
+    """Add one legend for all panels, above them, where it hides nothing; in one row unless ``columns`` is given.
 
     >>> from koala.study import legend, new_figure
     >>> figure, (axes,) = new_figure()
@@ -212,7 +213,7 @@ def legend(figure: Figure, axes: Axes, columns: int | None = None) -> None:
 
 
 def _from_zero(all_axes: Sequence[Axes], room_above: float = 0.05) -> None:
-    """Let the y axes begin at zero and hold all that is drawn. Panels that share one must all be drawn by then."""
+    """Let the y axes begin at zero and contain everything drawn. Panels that share one must all be drawn by then."""
     for axes in all_axes:
         axes.margins(y=room_above)
         axes.autoscale_view(scalex=False)
@@ -221,7 +222,7 @@ def _from_zero(all_axes: Sequence[Axes], room_above: float = 0.05) -> None:
 
 
 def error_bars(axes: Axes, x: float, interval: Interval, **look: Any) -> None:
-    """The confidence interval at one place; where there is none, nothing is drawn.
+    """Draw the confidence interval at one place, if there is one.
 
     >>> from koala.study import error_bars, mean_interval, new_figure
     >>> figure, (axes,) = new_figure()
@@ -241,9 +242,9 @@ def bars(
     xlabel: str = "",
     looks: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
-    """One panel for each workload, all on one scale, and in it one bar for each policy, with its value written above.
+    """Return one panel for each workload, all on one scale, with one bar for each policy and its value above.
 
-    ``looks`` names the policy whose look a bar has, where that is not its label.
+    ``looks`` names the policy whose look a bar has, if that is not its label.
 
     >>> from koala.study import bars, mean_interval
     >>> figure = bars({"W1": {"WF": mean_interval([4.0, 5.0, 6.0]), "CM": mean_interval([3.0, 4.0])}}, "wait (s)")
@@ -283,9 +284,9 @@ def grouped_bars(
     texts: Sequence[str] | None = None,
     marks: Sequence[float] = (),
 ) -> Figure:
-    """A bar for each series at each place of the x axis, in a panel for each workload, on one scale.
+    """Return a bar for each series at each place of the x axis, in a panel for each workload, on one scale.
 
-    ``texts`` name the places where their numbers do not; ``marks`` are heights to compare with.
+    ``texts`` name the places if their numbers do not; ``marks`` are heights to compare with.
 
     >>> from koala.study import Series, grouped_bars, mean_interval, style_of
     >>> points = {16: mean_interval([4.0, 5.0]), 32: mean_interval([6.0, 7.0])}
@@ -318,8 +319,8 @@ def grouped_bars(
 
 
 def lines(panels: Mapping[str, Sequence[Series]], xlabel: str, ylabel: str, *, whole_x: bool = True) -> Figure:
-    """Lines with markers and error bars, in a panel for each title, on one scale; ``whole_x`` puts ticks at whole
-    numbers only.
+    """Return lines with markers and error bars, in a panel for each title, on one scale; ``whole_x`` puts ticks at
+    whole numbers only.
 
     >>> from koala.study import Series, lines, mean_interval, style_of
     >>> points = {16: mean_interval([4.0, 5.0]), 32: mean_interval([6.0, 7.0])}
@@ -359,10 +360,10 @@ def bands(
     levels: Sequence[Series] = (),
     y_range: tuple[float, float] | None = None,
 ) -> Figure:
-    """Lines with their confidence intervals as bands, in a panel for each title, on one scale.
+    """Return lines with their confidence intervals as bands, in a panel for each title, on one scale.
 
-    ``levels`` are the same at every place, with one point: lines across all panels, named at the end of the legend.
-    The y axis need not begin at zero; what leaves ``y_range`` is cut off.
+    ``levels`` are constant and have one point: lines across all panels, named at the end of the legend. The y axis
+    need not begin at zero; values outside ``y_range`` are cut off.
 
     >>> from koala.study import Series, bands, mean_interval, style_of
     >>> points = {16: mean_interval([4.0, 5.0]), 32: mean_interval([6.0, 7.0])}
@@ -398,13 +399,13 @@ def bands(
 
 
 def svg_text(picture: ReportFigure) -> str:
-    """The picture as SVG, without the date and the names that would make each time another file."""
+    """Return the picture as SVG, without the date and the names that would change the file each time."""
     with house_style(picture.name):
         return _laid_out(picture.draw())
 
 
 def _laid_out(figure: Figure) -> str:
-    """The figure as SVG, which gives everything in it its place. ``savefig`` would draw it once more for that."""
+    """Return the figure as SVG, which lays it out. ``savefig`` would draw it once more for that."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     text = io.StringIO()
@@ -414,7 +415,7 @@ def _laid_out(figure: Figure) -> str:
 
 
 def save(picture: ReportFigure, folder: Path) -> tuple[Path, Path]:
-    """Write the picture as PNG and SVG under its name, and return both paths. Everything has one place in both."""
+    """Write the picture as PNG and SVG under its name, and return both paths. Both have the same layout."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     png, svg = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
@@ -432,12 +433,13 @@ def save(picture: ReportFigure, folder: Path) -> tuple[Path, Path]:
 
 # Blue is better than the level and red is worse, also for people who do not see all colours.
 _COLOURS = "RdBu_r"
-# On fields as dark as this, numbers are white.
+# Numbers are white on fields that are darker than this.
 _DARK = 0.32
 
 
 class Scale(NamedTuple):
-    """What the colours mean: from ``least`` to ``most``, with neither colour at ``level``. Beyond, they stay.
+    """The meaning of the colours: from ``least`` to ``most``, with neither colour at ``level``. Values beyond are
+    clipped.
 
     >>> from koala.study import Scale
     >>> Scale(least=-10.0, level=0.0, most=10.0).level
@@ -456,7 +458,7 @@ def surface(
     *,
     texts: tuple[Sequence[str], Sequence[str]],
 ) -> Figure:
-    """A map of the fields by (x, y), each as large as the others; ``labels`` are of x, y and the colours.
+    """Return a map of the fields by (x, y), all of one size; ``labels`` are of x, y and the colours.
 
     ``texts`` are those of the places on the two axes, in order.
 
@@ -496,7 +498,7 @@ def surface(
 
 
 def _short(value: float) -> str:
-    """Four digits at most."""
+    """Return a number with at most four digits."""
     if value < 9_999.5:
         return f"{value:.0f}"
     return f"{value / 1000:.0f}k" if value < 999_500 else f"{value / 1e6:.1f}M"

@@ -1,10 +1,9 @@
-"""Looking at the data again and again without fooling oneself: when a run stops, and how wide its intervals are.
+"""Repeated looks at the data without self-deception: when a run stops, and how wide its intervals are.
 
-A run looks at its claims after a number of seeds, and takes more for those that are undecided. Each look spends a
-part of the error that is allowed in all (a spending function of Pocock's type, by Lan and DeMets), and its intervals
-have the confidence of its part. By the union bound all intervals of all looks hold together with the confidence that
-a single look would have, so that stopping when a claim is decided makes no verdict more likely. ADR 0032 has the
-reasons.
+A run looks at its claims after a number of seeds, and takes more for undecided ones. Each look spends a part of the
+total permitted error (a spending function of Pocock's type, by Lan and DeMets), and its intervals have the confidence
+of its part. By the union bound all intervals of all looks hold together with the confidence that a single look would
+have, so that stopping when a claim is decided makes no verdict more likely. ADR 0032 has the reasons.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from koala.study.frame.claims import ClaimVerdict, PaperClaim
 from koala.study.frame.experiment import Conclusion, Experiment, FinishedUnit, P
 from koala.study.frame.statistics import CONFIDENCE
 
-# Each look has so many times the seeds of the one before.
+# Each look has this many times the seeds of the previous one.
 GROWTH = 2
 
 
 class Look(NamedTuple):
-    """One look at the data: after how many seeds, and which share of the error allowed in all it may spend."""
+    """One look at the data: its number of seeds, and the share of the total permitted error that it may spend."""
 
     seeds: int
     error_share: float
 
     @property
     def confidence(self) -> float:
-        """That of an interval which would have ``CONFIDENCE`` if this were the only look."""
+        """The confidence of an interval that would have ``CONFIDENCE`` if this were the only look."""
         return 1.0 - (1.0 - CONFIDENCE) * self.error_share
 
 
 class Judged(NamedTuple):
-    """What the last look said, which looks there were of how many that might have been, and why no more followed."""
+    """The result of the last look, the looks taken and possible, and why no more followed."""
 
     conclusion: Conclusion
     looks: tuple[Look, ...]
@@ -46,11 +45,11 @@ class Judged(NamedTuple):
 
     @property
     def seeds(self) -> int:
-        """How many seeds the last look had; a claim that was decided before rests on fewer."""
+        """The number of seeds of the last look; a claim that was decided before rests on fewer."""
         return self.looks[-1].seeds
 
     def as_json(self) -> dict[str, Any]:
-        """For the report."""
+        """Return it for the report."""
         return {
             "looks": [{"seeds": look.seeds, "confidence": look.confidence} for look in self.looks],
             "looks_max": self.looks_max,
@@ -59,7 +58,7 @@ class Judged(NamedTuple):
 
 
 def planned_looks(first: int, most: int) -> tuple[Look, ...]:
-    """Looks after ``first`` seeds and then after twice as many each time, the last one after ``most``."""
+    """Return looks after ``first`` seeds and then after twice as many each time, the last one after ``most``."""
     counts = [first]
     while counts[-1] < most:
         counts.append(min(most, counts[-1] * GROWTH))
@@ -69,9 +68,9 @@ def planned_looks(first: int, most: int) -> tuple[Look, ...]:
 
 
 def seen_at(claims: Sequence[PaperClaim], look: Look, *, first_look: bool = False) -> list[PaperClaim]:
-    """The claims with the intervals that this look may use.
+    """Return the claims with the intervals that this look may use.
 
-    What had a confidence of its own, as the best of several has, keeps its part of the error.
+    An interval with a confidence of its own, like that of the best of several, keeps its part of the error.
     """
     return [
         msgspec.structs.replace(
@@ -100,10 +99,10 @@ def judged(
 ) -> Judged:
     """Look at the data until every claim is decided, until no look could decide one, or until the last look.
 
-    ``results_of`` computes the units of so many seeds, of which those beyond the look before are for the claims given
-    with them. That more seeds than the last look has would be needed is estimated from the spread seen; to stop then
-    makes no verdict, so it needs no part of the error. A claim keeps the verdict and the evidence of the look that
-    decided it: later ones may have nothing new about it.
+    ``results_of`` computes the units of the given number of seeds; those beyond the previous look are for the given
+    claims. The estimate that a claim needs more seeds than the last look has comes from the observed spread; stopping
+    then makes no verdict, so it needs no part of the error. A claim keeps the verdict and the evidence of the look
+    that decided it: later ones may have nothing new about it.
     """
     decided: dict[tuple[str, str], PaperClaim] = {}
     reachable: list[PaperClaim] = []
@@ -135,7 +134,8 @@ def judged(
 
 
 def _within_reach(claim: PaperClaim, seeds_max: int) -> bool:
-    """Whether so many seeds would probably decide the claim; one measurement tells nothing of the spread."""
+    """Return True if this many seeds would probably decide the claim; one measurement says nothing about the
+    spread."""
     nearest = claim.nearest
     if nearest is None or nearest.interval.n == 1:
         return True

@@ -1,4 +1,4 @@
-"""One run of the simulator for an experiment: the workload as it is varied, and the done jobs in numbers."""
+"""One run of the simulator for an experiment: the variation of the workload, and the done jobs in numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from koala.descriptions.workload.form import GENERATED_JOBS_MAX, GeneratorText, 
 from koala.simulator import JobRow, Result
 from koala.simulator.result import DONE
 
-# The means that every study takes.
+# The means in every study.
 MEANS = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s", "clusters")
 
 
@@ -21,10 +21,10 @@ def varied(
     request: RequestKind | None = None,
     keep_fixed: bool = False,
 ) -> WorkloadFile:
-    """The workload with so many jobs of each generator, so long between two, and requests of another kind.
+    """Return the workload with this many jobs of each generator, this time between two, and requests of another kind.
 
-    Under a seed the jobs are the same whatever the kind; with ``keep_fixed`` those on named sites stay there. No
-    generator draws more than ``jobs_max``. The times between two are exponential where they are given.
+    Under a seed the jobs are the same for every kind; with ``keep_fixed`` those on named sites stay there. No
+    generator draws more than ``jobs_max``. A given time between two is the mean of an exponential distribution.
 
     >>> from koala.simulator import example_workload
     >>> from koala.study import varied
@@ -45,7 +45,7 @@ def varied(
 
 
 def done_rows(result: Result) -> list[JobRow]:
-    """The jobs that were done.
+    """Return the jobs that were done.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
     >>> from koala.study import done_rows
@@ -57,7 +57,7 @@ def done_rows(result: Result) -> list[JobRow]:
 
 
 def number(row: JobRow, name: str) -> float:
-    """A number of a job that was done, of which all are known.
+    """Return a number of a done job, for which all numbers are known.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
     >>> from koala.study import done_rows, number
@@ -71,7 +71,7 @@ def number(row: JobRow, name: str) -> float:
 
 
 def means(done: Sequence[JobRow], names: Iterable[str] = MEANS) -> dict[str, float]:
-    """The means over jobs that were done; nothing where there are none.
+    """Return the means over jobs that were done; empty without any.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
     >>> from koala.study import done_rows, means

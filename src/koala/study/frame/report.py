@@ -1,7 +1,7 @@
-"""What an experiment leaves behind: ``report.json`` for programs, ``report.html`` for people, and every figure.
+"""The output of an experiment: ``report.json`` for programs, ``report.html`` for people, and every figure.
 
-The page is one file: figures are inside it, nothing is fetched, and no script runs. The same results give the
-same files, byte for byte.
+The page is one file: it contains its figures, fetches nothing, and runs no script. The same results give the same
+files, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from koala.version import __version__
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"
 _TEMPLATE = "report.html.j2"
-# What matplotlib puts before the drawing itself: of no use inside a page.
+# The part of matplotlib's output before the drawing itself: useless inside a page.
 _PREAMBLE = re.compile(r"\A.*?(?=<svg)", re.DOTALL)
 _METADATA = re.compile(r"<metadata>.*?</metadata>\s*", re.DOTALL)
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 
 class OtherReportError(ValueError):
-    """The folder holds the report of another experiment, which would be mixed with this one's."""
+    """The folder contains the report of another experiment, which would be mixed with this one's."""
 
     def for_user(self) -> str:
-        """Which folder, what is in it, and what to do."""
+        """Return which folder, its content, and what to do."""
         return str(self)
 
 
 class WrittenReport(NamedTuple):
-    """Where a report was written, and what it says."""
+    """The place of a report, and its content."""
 
     report: dict[str, Any]
     json_path: Path
@@ -59,7 +59,7 @@ class _Shown(NamedTuple):
 
 
 def check_folder(folder: Path, experiment: str) -> None:
-    """Raise OtherReportError where the folder holds the report of another experiment.
+    """Raise OtherReportError if the folder contains the report of another experiment.
 
     >>> from pathlib import Path
     >>> from koala.study import check_folder
@@ -78,7 +78,7 @@ def check_folder(folder: Path, experiment: str) -> None:
 
 
 def first_look(experiment: Experiment[Any], seen: Judged) -> str:
-    """A warning where a run has too few seeds for verdicts or too little work in each, or nothing.
+    """Return a warning if a run has too few seeds for verdicts or too little work in each; otherwise empty.
 
     >>> from koala.study import first_look, read_study, run_study
     >>> text = "{study: s, policies: [WF], grids: [das2], workloads: [{workload: koala2006-w1, jobs: 5}]}"
@@ -95,7 +95,7 @@ def first_look(experiment: Experiment[Any], seen: Judged) -> str:
 
 
 def verdict_counts(claims: Sequence[PaperClaim]) -> str:
-    """How many claims have which verdict, in words."""
+    """Return how many claims have each verdict, in words."""
     words = {ClaimVerdict.HOLDS: "hold", ClaimVerdict.CONTRARY: "contrary", ClaimVerdict.UNDECIDED: "undecided"}
     counts = {said: sum(claim.verdict is verdict for claim in claims) for verdict, said in words.items()}
     return ", ".join(f"{count} {said}" for said, count in counts.items() if count)
@@ -104,7 +104,7 @@ def verdict_counts(claims: Sequence[PaperClaim]) -> str:
 def write_report(
     experiment: Experiment[P], parameters: P, seed: int, seeds_max: int, seen: Judged, folder: Path
 ) -> WrittenReport:
-    """Write everything into the folder, which is made where it is missing."""
+    """Write everything into the folder, which is created if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     conclusion = seen.conclusion
     report = {
@@ -152,7 +152,7 @@ def _page(experiment: Experiment[P], report: dict[str, Any], seen: Judged, folde
 
 
 def _inline(pictures: Sequence[ReportFigure], folder: Path) -> list[_Shown]:
-    """The figures as they were saved, each with ids of its own, so that one never refers into another."""
+    """Return the saved figures, each with ids of its own, so that none refers into another."""
     shown = []
     for picture in pictures:
         svg = (folder / f"{picture.name}.svg").read_text(encoding="utf-8")
@@ -172,7 +172,8 @@ class _Strip(NamedTuple):
 
 
 def _strip(comparison: Comparison) -> _Strip | None:
-    """Where the interval, its mean and the bounds are on a line, or None where the interval has no ends."""
+    """Return the positions of the interval, its mean and the bounds on a line, or None if the interval has no
+    ends."""
     interval = comparison.interval
     if not interval.bounded:
         return None

@@ -1,7 +1,7 @@
-"""Computes the units of an experiment on many cores, and keeps each result in a file so that a run can go on later.
+"""Computes the units of an experiment on many cores, and stores each result in a file so that a run can resume later.
 
-The results are independent of how many processes there are, of where they run and of which were kept. Showing
-progress and saying what was interrupted is the caller's; computing on other machines is ``dask_run``'s.
+The results do not depend on the number of processes, their place or the stored results. The caller shows progress and
+reports interruptions; ``dask_run`` computes on other machines.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import msgspec
 from koala.study.frame.experiment import Experiment, FinishedUnit, Unit
 
 UNITS_FOLDER = "units"
-# More units than this are no experiment but a mistake in a parameter.
+# More units than this indicate a mistake in a parameter.
 UNITS_MAX = 100_000
 
 
-# The results of some of the units, each with its number, as they come; closed early when nobody wants the rest.
+# The results of some of the units, each with its number, as they come; closed early if the rest is not needed.
 Computed = Generator[tuple[int, bytes], None, None]
-# Something that computes units: given the experiment, all units, and the numbers of those to compute.
+# A function that computes units: given the experiment, all units, and the numbers of those to compute.
 Computer = Callable[[Experiment[Any], Sequence[Unit], Sequence[int]], Computed]
 
 
 class UnitError(RuntimeError):
-    """A unit could not be computed: which one, and what went wrong there."""
+    """A unit could not be computed: which one, and the error there."""
 
     def __init__(self, experiment: str, label: str, problem: str) -> None:
         super().__init__(f"{experiment}, {label}: {problem}")
@@ -42,20 +42,20 @@ class UnitError(RuntimeError):
         self.problem = problem
 
     def for_user(self) -> str:
-        """Which unit, what went wrong, and that nothing else is lost."""
+        """Return which unit, the error, and that nothing else is lost."""
         return f"{self}; what is finished is kept: the same command goes on from there"
 
 
 class TooManyUnitsError(ValueError):
-    """An experiment would be divided into more units than anybody can wait for."""
+    """An experiment has more units than anybody can wait for."""
 
     def for_user(self) -> str:
-        """How many, and what to change."""
+        """Return how many, and what to change."""
         return str(self)
 
 
 class StoredResults:
-    """The results on disk: one file for each unit, named after all that the result depends on."""
+    """The results on disk: one file for each unit, named after everything that the result depends on."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
         self._folder = folder
@@ -63,12 +63,12 @@ class StoredResults:
         folder.mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
-        """Forget every result."""
+        """Delete every result."""
         for path in self._folder.glob("*.json"):
             path.unlink()
 
     def find(self, unit: Unit) -> dict[str, Any] | None:
-        """The result of this unit, if it is here; a file that cannot be read counts as none."""
+        """Return the result of this unit, if it is here; an unreadable file counts as none."""
         try:
             content = msgspec.json.decode(self._path(unit).read_bytes(), type=dict[str, Any])
         except (FileNotFoundError, msgspec.DecodeError):
@@ -77,11 +77,11 @@ class StoredResults:
         return result if content.get("work") == unit.work and isinstance(result, dict) else None
 
     def count(self, units: Iterable[Unit]) -> int:
-        """How many of these units have a result here."""
+        """Return how many of these units have a result here."""
         return sum(self._path(unit).exists() for unit in units)
 
     def keep(self, unit: Unit, result: bytes) -> dict[str, Any]:
-        """Write a result, whole or not at all, and return it as it will be read again."""
+        """Write a result, complete or not at all, and return it in the form in which it will be read."""
         path = self._path(unit)
         text = msgspec.json.encode({"label": unit.label, "work": unit.work, "result": msgspec.Raw(result)})
         beside = path.with_suffix(f".{os.getpid()}.part")
@@ -104,10 +104,10 @@ def run_units(
     progress: Callable[[int, int], None] | None = None,
     units_max: int = UNITS_MAX,
 ) -> list[FinishedUnit]:
-    """The results of all units, in their order; those that are kept in the folder are not computed again.
+    """Return the results of all units, in order; those stored in the folder are not computed again.
 
-    They are computed by so many processes of this machine, or by the computer given. ``progress`` is told how many
-    are finished, of how many. After a UnitError or a KeyboardInterrupt all results that were finished are kept.
+    The given number of processes of this machine, or the given computer, computes them. ``progress`` receives the
+    numbers of finished and of all units. After a UnitError or a KeyboardInterrupt all finished results are stored.
     """
     if len(units) > units_max:
         raise TooManyUnitsError(
@@ -128,13 +128,14 @@ def run_units(
                 results[index] = stored.keep(units[index], text)
                 tell(len(results), len(units))
     except BaseException:
-        tell(stored.count(units), len(units))  # it may have come when one was written and not told
+        tell(stored.count(units), len(units))  # it may have come after one was written and before its report
         raise
     return [FinishedUnit(unit, results[index]) for index, unit in enumerate(units)]
 
 
 def processes_for(experiment: Experiment[Any], asked: int | None, units: int) -> int:
-    """How many processes to use: as asked or one for each core, but no more than there is work or than it allows."""
+    """Return the number of processes: as requested or one for each core, within the amount of work and the
+    experiment's limit."""
     count = min(asked or len(os.sched_getaffinity(0)), max(1, units))
     return count if experiment.processes_max is None else min(count, experiment.processes_max)
 
@@ -144,7 +145,7 @@ def _say_nothing(_finished: int, _units: int) -> None:
 
 
 def _work(experiment: Experiment[Any], unit: Unit) -> bytes:
-    """The result of one unit as JSON. Raises UnitError with what went wrong in words."""
+    """Return the result of one unit as JSON. Raises UnitError with the error in words."""
     try:
         return msgspec.json.encode(experiment.run(unit))
     except Exception as error:
@@ -156,12 +157,12 @@ def _work(experiment: Experiment[Any], unit: Unit) -> bytes:
 def _computed_here(
     processes: int, experiment: Experiment[Any], units: Sequence[Unit], left: Sequence[int]
 ) -> Computed:
-    """The results of the units that are left, from processes of this machine."""
+    """Yield the results of the remaining units, from processes of this machine."""
     if processes == 1:
         for index in left:
             yield index, _work(experiment, units[index])
         return
-    # Spawned and not forked: a fork would take along whatever threads and locks the caller has.
+    # Spawned and not forked: a fork would inherit all threads and locks of the caller.
     context = multiprocessing.get_context("spawn")
     others = multiprocessing.active_children()
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_die_of_interrupts) as pool:
@@ -178,13 +179,13 @@ def _computed_here(
 
 
 def _die_of_interrupts() -> None:
-    """Ctrl-C ends a worker at once and without a stack trace; the results are written by its parent."""
+    """Let Ctrl-C end a worker at once and without a stack trace; its parent writes the results."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_in_worker(experiment: Experiment[Any], unit: Unit) -> bytes | tuple[str, str]:
-    """The result of one unit, in a worker; of an error, the unit's label and the message, since not every exception
-    can be sent to another process."""
+    """Return the result of one unit, in a worker; for an error, the unit's label and the message, since not every
+    exception can be sent to another process."""
     try:
         return _work(experiment, unit)
     except UnitError as error:
@@ -202,7 +203,7 @@ def _outcome(experiment: Experiment[Any], unit: Unit, future: Future[bytes | tup
 
 
 def result_of(experiment: Experiment[Any], outcome: bytes | tuple[str, str]) -> bytes:
-    """The result that a worker sent; raises UnitError where it sent a label and a message instead."""
+    """Return the result that a worker sent; raise UnitError if it sent a label and a message instead."""
     if isinstance(outcome, tuple):
         raise UnitError(experiment.name, *outcome)
     return outcome

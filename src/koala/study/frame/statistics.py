@@ -1,6 +1,6 @@
-"""Means, paired differences and shares with their confidence intervals: what a claim is judged from.
+"""Means, paired differences and shares with their confidence intervals: the basis of every claim.
 
-One value for each seed goes in: runs of different seeds are independent of each other, jobs of one run are not.
+The input is one value for each seed: runs of different seeds are independent of each other, jobs of one run are not.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from functools import cache
 
 import msgspec
 
-# Of an interval for which no other confidence is asked.
+# The default confidence of an interval.
 CONFIDENCE = 0.95
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over ``n`` seeds and the interval that holds the true one with the confidence asked for.
+    """A mean over ``n`` seeds and the interval that contains the true one with the requested confidence.
 
-    Of a single value nothing is known about the spread: its interval is the whole line. One without width is a
-    fact, such as the worst of all runs, and stays as it is at any confidence.
+    A single value says nothing about the spread: its interval is the whole line. An interval without width is a fact,
+    such as the worst of all runs, and is the same at any confidence.
 
     >>> from koala.study import Interval, mean_interval
     >>> found = mean_interval([4.0, 5.0, 6.0])
@@ -35,11 +35,11 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def bounded(self) -> bool:
-        """Whether there were enough values for an interval."""
+        """True if there were enough values for an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def at(self, confidence: float) -> Interval:
-        """The same mean over the same seeds with Student's t interval for another confidence."""
+        """Return the same mean over the same seeds with Student's t interval for another confidence."""
         if not self.bounded or self.low == self.high or self.n < 2 or confidence == self.confidence:
             return msgspec.structs.replace(self, confidence=confidence)
         ratio = _t_quantile(confidence, self.n - 1) / _t_quantile(self.confidence, self.n - 1)
@@ -47,9 +47,10 @@ class Interval(msgspec.Struct, frozen=True):
         return Interval(self.mean, low, high, self.n, confidence)
 
     def seeds_within(self, distance: float, most: int) -> int | None:
-        """How many seeds, ``most`` at most, would give an interval that reaches less than this far from its mean.
+        """Return how many seeds, at most ``most``, would give an interval that reaches less than this far from its
+        mean.
 
-        It takes the spread seen for the true one. None where so many are not enough, or where nothing is known.
+        It takes the observed spread for the true one. None if that many are not enough, or if nothing is known.
         """
         if not self.bounded or self.n < 2 or distance <= 0.0:
             return None
@@ -68,7 +69,7 @@ class Interval(msgspec.Struct, frozen=True):
         return high
 
     def as_json(self) -> dict[str, float | int | None]:
-        """For a report; a bound that is not known is null."""
+        """Return it for a report; an unknown bound is null."""
         return {
             "mean": self.mean,
             "low": self.low if math.isfinite(self.low) else None,
@@ -79,7 +80,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 @cache
 def _t_quantile(confidence: float, freedom: int) -> float:
-    # As scipy.stats has it, which takes a second to import.
+    # The same as in scipy.stats, which takes a second to import.
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     return float(stdtrit(freedom, (1.0 + confidence) / 2.0))
@@ -93,7 +94,7 @@ def _normal_quantile(confidence: float) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The mean of at least one value, with Student's t interval.
+    """Return the mean of at least one value, with Student's t interval.
 
     >>> from koala.study import mean_interval
     >>> found = mean_interval([4.0, 5.0, 6.0])
@@ -114,9 +115,9 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 def paired_difference(
     first: Mapping[int, float], second: Mapping[int, float], confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """How much more ``first`` is than ``second`` over the seeds that both have, or None where they share none.
+    """Return the mean of ``first`` minus ``second`` over the seeds that both have, or None if they share none.
 
-    The values are by seed. What a seed does to both, such as a busy hour, cancels out.
+    The values are by seed. Common effects of a seed, such as a busy hour, cancel out.
 
     >>> from koala.study import paired_difference
     >>> paired_difference({1: 10.0, 2: 20.0, 3: 30.0}, {1: 9.0, 2: 19.0}).mean
@@ -129,14 +130,14 @@ def paired_difference(
 
 
 def proportion(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
-    """A share of independent trials with Wilson's interval, which stays between 0 and 1."""
+    """Return a share of independent trials with Wilson's interval, which stays between 0 and 1."""
     if not 0 <= successes <= trials or trials == 0:
         raise ValueError(f"{successes} of {trials} is no share")
     z = _normal_quantile(confidence)
     share = successes / trials
     centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     half = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    # At the ends the bound is exact, and floating point would put it a hair beside the share.
+    # At the ends the bound is exact, and floating point would put it slightly off the share.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == trials else min(1.0, centre + half)
     return Interval(share, low, high, trials, confidence)

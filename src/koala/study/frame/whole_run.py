@@ -1,6 +1,6 @@
 """A whole run of an experiment: look after look until its claims are decided, then the report.
 
-The command line and the library both come through here; progress and interrupts are the caller's.
+The command line and the library both use it; the caller handles progress and interrupts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koala.study.frame.run import Computer, run_units
 
 
 class WholeRun(NamedTuple):
-    """What a study or an experiment gave: ``seen``, what the last look said, and ``written``, the report.
+    """The result of a study or an experiment: ``seen``, the result of the last look, and ``written``, the report.
 
     ``seen.conclusion`` has the ``claims`` with their verdicts, the ``figures`` and the ``results``; ``written`` has
     the ``report`` as it is in the JSON file, with the paths ``json_path``, ``html_path`` and ``figures``.
@@ -37,7 +37,7 @@ class WholeRun(NamedTuple):
 
 
 class SeedRange(NamedTuple):
-    """The first seed, how many there are at the first look, and how many at most.
+    """The first seed, their number at the first look, and their maximum.
 
     >>> from koala.study import SeedRange
     >>> SeedRange(first=1, at_first=20, most=80).most
@@ -61,9 +61,10 @@ def run_to_report(
     quick: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> WholeRun:
-    """Compute, judge and write the report into the folder, which may hold results of an earlier run of the same.
+    """Compute, judge and write the report into the folder, which may contain results of an earlier run of the same.
 
-    OtherReportError where the folder holds a report of something else, UnitError where a unit cannot be computed.
+    Raises OtherReportError if the folder contains a report of something else, and UnitError if a unit cannot be
+    computed.
 
     >>> from pathlib import Path
     >>> from koala.study import SeedRange, parameters_from, read_study, run_to_report

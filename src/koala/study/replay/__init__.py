@@ -1,6 +1,6 @@
-"""The jobs of a workload or a trace on a live grid at their times: what is submitted, and what came of it.
+"""The jobs of a workload or a trace on a live grid at their times: what is submitted, and its results.
 
-``plan_replay`` says what is submitted and when, and a ``Replay`` submits it and gives what came of it, ``Replayed``.
+``plan_replay`` decides what is submitted and when, and a ``Replay`` submits it and returns the results, ``Replayed``.
 """
 
 from __future__ import annotations

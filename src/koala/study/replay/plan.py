@@ -1,7 +1,7 @@
-"""What a replay submits and when: the jobs of a workload or a trace, turned into jobs that a live grid can run.
+"""The plan of a replay: the jobs of a workload or a trace, turned into jobs that a live grid can run.
 
-A job with an application of its own runs that. Any other has only a run time, and sleeps for it. What a live grid
-cannot be made to do is left out and told, once for each kind of thing. Submitting is in ``replay``.
+A job with an application of its own runs that. Any other has only a run time, and sleeps for it. Properties that a
+live grid cannot reproduce are omitted and reported, once for each kind. ``replay`` submits the jobs.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from koala.simulator.workloads.workload import Arrival, Workload
 
 # A replay keeps every job in memory until its end, and submits each by a call of its own.
 REPLAYED_JOBS_MAX = 100_000
-# What a job runs that has only a run time.
+# The program of a job that has only a run time.
 SLEEPER = "sleep"
-# A program cannot be told to sleep for no time at all, nor is a shorter time worth a process.
+# A program cannot sleep for no time at all, nor is a shorter time worth a process.
 SLEEP_S_MIN = 0.001
 
 replace = msgspec.structs.replace
 
 
 class Program(NamedTuple):
-    """What a job really runs: its application, and how that is started."""
+    """The program of a job: its application, and how it is started."""
 
     application: Application
     job_type: JobType = JobType.PLAIN
 
 
-# Programs for jobs that name no more than an application: by that name, given the job as it was asked for.
+# Programs for jobs that name only an application: by that name, given the request of the job.
 Programs: TypeAlias = Mapping[str, Callable[[Request], Program]]
 
 
 class ReplayError(ValueError):
-    """A replay that cannot be; says why and what to change."""
+    """An impossible replay; the message says why and what to change."""
 
     def for_user(self) -> str:
-        """The message itself."""
+        """Return the message itself."""
         return str(self)
 
 
 class PlannedJob(NamedTuple):
-    """One job of a replay: ``at_s`` after its beginning, with what the simulator takes for the same job.
+    """One job of a replay: ``at_s`` after its beginning, with the simulator's input for the same job.
 
-    ``name`` is what the workload or the trace calls it: its number there.
+    ``name`` is its name in the workload or the trace: its number there.
     """
 
     name: int
@@ -70,9 +70,9 @@ class OmittedJob(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
-    """The jobs of a replay in order of time, those that the grid can never hold, and remarks on what is not replayed.
+    """The jobs of a replay in order of time, those that the grid can never hold, and remarks on omitted properties.
 
-    ``hold_when_waiting``: the submission is held back, and all that follows it shifts, while so many jobs wait.
+    ``hold_when_waiting``: while this many jobs wait, the submission is held back, and all later ones shift.
     """
 
     title: str
@@ -82,14 +82,14 @@ class ReplayPlan:
     hold_when_waiting: int | None = None
 
     def simulated(self) -> Workload:
-        """The same jobs at the same times for the simulator."""
+        """Return the same jobs at the same times for the simulator."""
         arrivals = [job.arrival for job in self.jobs]
         return Workload.from_arrivals(arrivals, name=self.title, hold_when_waiting=self.hold_when_waiting)
 
 
 @dataclass(kw_only=True)
 class ReplaySettings:
-    """How jobs are to be replayed. ``files`` are the input files that the live grid has."""
+    """The settings of a replay. ``files`` are the input files that the live grid has."""
 
     speed: float = 1.0
     policy: str | None = None
@@ -98,7 +98,7 @@ class ReplaySettings:
 
 
 def first_jobs(arrivals: Iterable[Arrival], limit: int | None) -> list[Arrival]:
-    """So many of the jobs, or all of them: of too many, enough for ``plan_replay`` to see that they are."""
+    """Return at most this many of the jobs; enough for ``plan_replay`` to detect that there are too many."""
     return list(islice(arrivals, REPLAYED_JOBS_MAX + 1 if limit is None else limit))
 
 
@@ -111,9 +111,9 @@ def plan_replay(
     names: Sequence[int] | None = None,
     hold_when_waiting: int | None = None,
 ) -> ReplayPlan:
-    """The replay of these jobs, which come in order of time, on that grid; it begins with the first of them.
+    """Return the replay of these jobs, which come in order of time, on that grid; it begins with the first of them.
 
-    ``names`` are what to call them instead of 1, 2, ... ReplayError where there are none, or too many.
+    ``names`` replace the names 1, 2, ... Raises ReplayError if there are no jobs, or too many.
     """
     if not arrivals:
         raise ReplayError(f"{title}: there are no jobs in it to submit")
@@ -141,7 +141,7 @@ def plan_replay(
 
 
 class _Fitting:
-    """Which jobs the sites can never hold, whatever becomes idle: the daemon would keep them waiting for ever."""
+    """The jobs that the sites can never hold, even when idle: the daemon would keep them waiting for ever."""
 
     def __init__(self, grid: Grid) -> None:
         self._processors = {site.name: quota_processors(site.processors, site.quota) for site in grid.sites}
@@ -149,7 +149,7 @@ class _Fitting:
         self._all = sum(self._processors.values())
 
     def refuses(self, request: Request) -> str:
-        """Why the grid can never hold it; empty where it can."""
+        """Return why the grid can never hold it; empty if it can."""
         if request.processors > self._all:
             return f"the sites have {self._all} processors in all"
         if request.is_total:
@@ -163,7 +163,7 @@ class _Fitting:
 
 
 def _live(arrival: Arrival, settings: ReplaySettings, remarks: Counter[str]) -> Arrival:
-    """The job as the live grid gets it and, with the time that it is expected to run there, the simulator."""
+    """Return the job for the live grid and, with the time that it is expected to run there, for the simulator."""
     request, execution_s = arrival.request, arrival.execution_s
     program = settings.programs.get(request.components[0].application.name)
     if program is not None:
@@ -177,7 +177,7 @@ def _live(arrival: Arrival, settings: ReplaySettings, remarks: Counter[str]) -> 
             remarks["would be slowed down by combining clusters: they sleep as long as on one"] += 1
             arrival = arrival._replace(per_extra_cluster=0.0, bandwidth_share=0.0, latency_share=0.0)
         if request.communication is not None:
-            # What they demand of the links still counts for policies that look at it; nothing takes longer by it.
+            # Their demands on the links still count for policies that consider them, without effect on run times.
             remarks["would communicate: they sleep, and the links between their sites carry nothing"] += 1
             request = replace(request, communication=replace(request.communication, share=0.0))
     request = _with_files(request, settings.files, remarks)
@@ -187,9 +187,9 @@ def _live(arrival: Arrival, settings: ReplaySettings, remarks: Counter[str]) -> 
 
 
 def has_own_application(request: Request) -> bool:
-    """Whether the request says what to run: a script, a path, or a program with arguments.
+    """Return True if the request names what to run: a script, a path, or a program with arguments.
 
-    A bare name is how workloads and traces call an application of which they know only how long it runs.
+    A bare name is how workloads and traces name an application with only a known run time.
     """
     return all(
         component.application != Application(executable=component.application.executable)
@@ -204,7 +204,7 @@ def _running(request: Request, program: Program) -> Request:
 
 
 def _with_files(request: Request, known: Collection[str], remarks: Counter[str]) -> Request:
-    """The request without the input files that only a simulated grid has."""
+    """Return the request without the input files that only a simulated grid has."""
     missing = {file.name for each in request.components for file in each.input_files} - set(known)
     if not missing:
         return request

@@ -1,6 +1,6 @@
-"""What the daemon's journal tells of the jobs of a replay: when each was placed, started and ended, and what it held.
+"""The record of a replay's jobs from the daemon's journal: when each was placed, started and ended, and what it held.
 
-Entries go in as they come; nothing here asks for anything. What the record adds up to is in ``result``.
+It receives entries as they come, and asks for nothing. ``result`` evaluates the record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEVER_HELD = frozenset(map(str, NEVER_HELD))
 
 @dataclass(slots=True, kw_only=True)
 class ComponentRecord:
-    """One start of a component. Times are the daemon's; what has not happened is None."""
+    """One start of a component. Times are the daemon's; None marks what has not happened."""
 
     job: JobId
     site: SiteName
@@ -32,18 +32,19 @@ class ComponentRecord:
 
     @property
     def held(self) -> bool:
-        """Whether it had its processors, or may have them yet."""
+        """True if it had its processors, or may have them yet."""
         return self.outcome not in _NEVER_HELD
 
     def barrier_processor_s(self, now: float) -> float:
-        """What was held at the barrier: from its readiness to the release, or to the end of one never released."""
+        """Return its processor time at the barrier: from its readiness to the release, or to the end if it was never
+        released."""
         if self.ready_at is None:
             return 0.0
         until = self.released_at if self.released_at is not None else self.ended_at
         return self.processors * max(0.0, (now if until is None else until) - self.ready_at)
 
     def lost_processor_s(self) -> float:
-        """What it ran in vain: from its release to an end that was no success."""
+        """Return its wasted processor time: from its release to an unsuccessful end."""
         if self.released_at is None or self.ended_at is None or self.outcome == Outcome.DONE:
             return 0.0
         return self.processors * max(0.0, self.ended_at - self.released_at)
@@ -51,7 +52,7 @@ class ComponentRecord:
 
 @dataclass(slots=True, kw_only=True)
 class JobRecord:
-    """One job as the journal tells of it."""
+    """One job in the journal."""
 
     submitted_at: float
     entries: int = 0
@@ -62,7 +63,7 @@ class JobRecord:
 
 
 class ReplayRecord:
-    """The replay's jobs. A job that is submitted meanwhile is kept too until it is known whose it is.
+    """The replay's jobs. A job submitted meanwhile is also kept until its owner is known.
 
     ``waiting`` are those of the replay's jobs that have no places, ``running`` those whose barrier is open, and
     ``unended`` those that have not ended.
@@ -77,16 +78,16 @@ class ReplayRecord:
         self._open: set[str] = set()
 
     def own(self, job: JobId, submitted_at: float) -> None:
-        """This job is the replay's, whether or not the journal has told of it yet.
+        """Mark this job as the replay's, whether or not it has appeared in the journal.
 
-        Numbers only grow and the replay's jobs come in order, so that all others below it are not its own.
+        Numbers only grow and the replay's jobs come in order, so all others below it are not its own.
         """
         self.jobs[job] = self._unclaimed.pop(job, JobRecord(submitted_at=submitted_at))
         self._unclaimed = {number: record for number, record in self._unclaimed.items() if number > job}
         self._sort(job)
 
     def take(self, entry: JournalEntry) -> bool:
-        """The next entry of the journal; says whether it may be about the replay's jobs."""
+        """Take the next entry of the journal; return True if it may concern the replay's jobs."""
         if entry.job is None:
             return False
         job = self.jobs.get(entry.job) or self._unclaimed.get(entry.job)
@@ -120,15 +121,15 @@ class ReplayRecord:
 
     @property
     def holds_something(self) -> bool:
-        """Whether some component of the replay still has its processors."""
+        """True if some component of the replay still has its processors."""
         return bool(self._open)
 
     def entries(self) -> int:
-        """How much the journal told of the replay's jobs."""
+        """Return the number of entries about the replay's jobs."""
         return sum(job.entries for job in self.jobs.values())
 
     def components(self) -> list[ComponentRecord]:
-        """Every start of a component of the replay's jobs, by job."""
+        """Return every start of a component of the replay's jobs, by job."""
         return [each for job in self.jobs.values() for each in job.components.values()]
 
 

@@ -1,9 +1,8 @@
-"""A replay on a live grid: submits each job at its time, follows the journal until all have ended, and adds up.
+"""A replay on a live grid: submits each job at its time, follows the journal until all have ended, and evaluates it.
 
-One call a job and one stream of the journal, whatever happens to the jobs meanwhile. A daemon that goes away is
-waited for as long as the client has patience; a submission has a client token of its own, so that no job comes twice.
-What is submitted is in ``plan``, what the journal tells in ``record``, what it adds up to in
-``result``.
+There is one call for each job and one stream of the journal. A daemon that goes away is awaited within the client's
+patience; a submission has a client token of its own, so that no job comes twice. ``plan`` has what is submitted,
+``record`` what the journal shows, ``result`` the evaluation.
 """
 
 from __future__ import annotations
@@ -26,24 +25,25 @@ from koala.study.replay.plan import OmittedJob, PlannedJob, ReplayPlan
 from koala.study.replay.record import ReplayRecord
 from koala.study.replay.result import Replayed, ReplaySubmission, holds, measured_period, result, uses, waste
 
-# How often is looked whether the user wants an end, and how often it is told how things stand.
+# How often the replay checks for the user's interrupt, and how often it reports progress.
 LOOK_S = 0.2
 TELL_S = 1.0
-# After so long without any news of its jobs, those that wait are asked about: some may never fit.
+# After this time without news of its jobs, the replay asks about waiting ones: some may never fit.
 QUIET_S = 10.0
 ASKED_AT_ONCE = 20
-# Where plans are made, those that wait are asked when they will start: so often, so many at once, and each once.
+# With plans, waiting jobs are asked for their start: at this interval, at most this many at once, and each once.
 WHEN_S = 1.0
 WHEN_AT_ONCE = 5
-# How long an interrupted replay waits for the answer to a last submission, and for the end of what it cancelled.
+# How long an interrupted replay waits for the answer to a last submission, and for the end of cancelled jobs.
 LAST_ANSWER_S = 10.0
 CANCELLED_S = 60.0
-# How long the last components may take to let go of their processors after the last job has ended.
+# How long the last components may take to release their processors after the last job has ended.
 LETTING_GO_S = 5.0
 
 
 class ReplayProgress(NamedTuple):
-    """How far a replay is: jobs submitted, running and ended, of how many; ``left_s`` where it can be guessed."""
+    """The progress of a replay: jobs submitted, running and ended, and their total; ``left_s`` if it can be
+    estimated."""
 
     submitted: int
     running: int
@@ -56,8 +56,8 @@ Tell = Callable[[ReplayProgress], None]
 
 
 class Replay:
-    """One replay. ``stop`` is asked from time to time whether to end it early; with ``keep`` what was submitted by
-    then goes on, without it is cancelled."""
+    """One replay. It calls ``stop`` from time to time to see if it must end early; with ``keep`` the jobs submitted
+    by then continue, without it they are cancelled."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class Replay:
         self._told_when: dict[JobId, ToldTime] = {}
 
     async def run(self, overview: Overview, *, policy: str, seed: int = 1, notes: Sequence[str] = ()) -> Replayed:
-        """Submit, follow and add up; ``overview`` is from just before. ClientError when the daemon stays away.
+        """Submit, follow and evaluate; ``overview`` is from just before. Raises ClientError if the daemon stays away.
 
-        ``policy`` and ``seed`` are what the result says of the jobs, ``notes`` remarks beside those of the plan.
+        ``policy`` and ``seed`` are for the result's job table, ``notes`` are remarks in addition to the plan's.
         """
         self._asks_when = overview.plan_depth > 0
         async with self._following(overview.last_seq):
@@ -125,7 +125,8 @@ class Replay:
                     self._news.set()
 
     async def _look(self, within_s: float) -> None:
-        """Let time pass, a moment at most, or until there is news; raises what ended the stream of the journal."""
+        """Let time pass, a moment at most, or until there is news; raise the error that ended the stream of the
+        journal."""
         if self._follower.done():
             self._follower.result()
         self._news.clear()
@@ -143,7 +144,7 @@ class Replay:
             self._tell(self._progress(now - self._begun_at))
 
     async def _ask_when(self) -> None:
-        """Ask about the first of those that wait; one that is told no time is asked again."""
+        """Ask about the first waiting jobs; a job without a predicted time is asked again."""
         for job in sorted(self._record.waiting - self._told_when.keys())[:WHEN_AT_ONCE]:
             found = await self._client.explain(job)
             if found.expected_at is None:
@@ -153,7 +154,7 @@ class Replay:
     async def _until(
         self, condition: Callable[[], bool], *, within_s: float = float("inf"), give_up: bool = False
     ) -> None:
-        """Wait for a condition, for the time given, or for an interrupt where there was none before."""
+        """Wait for a condition, for the time given, or for a new interrupt."""
         before, end = self._stopped, time.monotonic() + within_s
         while not condition() and self._stopped == before and time.monotonic() < end:
             await self._look(end - time.monotonic())
@@ -182,7 +183,7 @@ class Replay:
                 return
 
     def _late_s(self, at_s: float) -> float:
-        """How long ago, on this machine's clock, a job of the plan was due."""
+        """Return how long ago, on this machine's clock, a job of the plan was due."""
         return time.monotonic() - self._begun_at - self._held_back_s - at_s
 
     async def _hold_back(self) -> None:
@@ -194,7 +195,7 @@ class Replay:
         self._held_back_s += time.monotonic() - since
 
     async def _submit(self, job: PlannedJob) -> None:
-        """Submit one job and wait for the answer, so that jobs are on record in their order."""
+        """Submit one job and wait for the answer, so that jobs are on record in order."""
         call = asyncio.ensure_future(
             self._client.submit(
                 write_job_yaml(job.request), source="replay.yaml", client_token=f"replay-{self._token}-{job.name}"
@@ -234,7 +235,7 @@ class Replay:
         return not self._record.unended
 
     async def _give_up_hopeless(self) -> None:
-        """Nothing has happened for a while: cancel the waiting jobs that, as the daemon says, can never fit."""
+        """Cancel the waiting jobs that, by the daemon's answer, can never fit, after a while without news."""
         for job in sorted(self._record.waiting - self._given_up.keys())[:ASKED_AT_ONCE]:
             refusal = (await self._client.explain(job)).refusal
             if refusal is not None and refusal.permanent:
@@ -242,19 +243,19 @@ class Replay:
                 await self._client.cancel(job)
 
     async def _cancel_rest(self) -> list[JobId]:
-        """After an interrupt: end what was submitted, unless it is to be kept; what still goes on."""
+        """End the submitted jobs after an interrupt, unless they are to be kept; return those that continue."""
         if self._keep:
             return sorted(self._record.unended)
         try:
             for job in sorted(self._record.unended):
                 await self._client.cancel(job)
             await self._until(self._all_ended, within_s=CANCELLED_S)
-        except ClientError:  # the daemon stays away; what is known is worth a report
+        except ClientError:  # the daemon stays away; the known results are worth a report
             return sorted(self._record.unended)
         return sorted(self._record.unended)
 
     async def _let_go(self) -> None:
-        """All jobs have ended; give the last components the time to let go of their processors."""
+        """Give the last components the time to release their processors after all jobs have ended."""
         with suppress(ClientError):
             await self._until(lambda: not self._record.holds_something, within_s=LETTING_GO_S)
 
@@ -269,7 +270,7 @@ class Replay:
         except ClientError:
             if not self._stopped:
                 raise
-            # The daemon stays away, and its user wants an end: what is known is worth a report.
+            # The daemon stays away, and its user wants an end: the known results are worth a report.
             now = zero_at + time.monotonic() - self._begun_at
             period = measured_period(self._record, zero_at, now, cut_off=True)
             histories = {}
@@ -299,7 +300,7 @@ class Replay:
         )
 
     async def _histories(self, overview: Overview, from_at: float, to_at: float) -> dict[str, SiteHistory]:
-        """Who held the processors of each site, by the daemon's account."""
+        """Return the holders of each site's processors, by the daemon's account."""
         if to_at <= from_at:
             return {}
         return {
@@ -307,7 +308,7 @@ class Replay:
         }
 
     def _zero_at(self, otherwise_at: float) -> float:
-        """The beginning of the replay on the daemon's clock, by the first job that it has on record."""
+        """Return the beginning of the replay on the daemon's clock, by the first job that it has on record."""
         if not self._submitted:
             return otherwise_at
         first = self._submitted[0]

@@ -1,5 +1,5 @@
-"""What a replay adds up to: a result of the simulator's own type, so that its tables and pages show a replay as they
-show a simulation, and what only a live grid can tell: how late submissions were, and processor time that was wasted.
+"""The evaluation of a replay: a result of the simulator's own type, so that its tables and pages show a replay like a
+simulation, and facts of a live grid alone: late submissions, and wasted processor time.
 
 Pure functions over the record of a replay; see ``record``.
 """
@@ -27,7 +27,7 @@ replace = msgspec.structs.replace
 
 
 class ReplaySubmission(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that the daemon has on record: its number there, and how long after its time it was there."""
+    """A job that the daemon has on record: its number there, and its delay."""
 
     job: JobId
     name: int
@@ -37,7 +37,7 @@ class ReplaySubmission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waste(msgspec.Struct, frozen=True, kw_only=True):
-    """Processor time that did no work: held at barriers, and run for nothing, of all that was held."""
+    """Wasted processor time: at barriers, and in failed runs, with the total that was held."""
 
     barrier_processor_s: float
     lost_processor_s: float
@@ -45,13 +45,13 @@ class Waste(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def share(self) -> float:
-        """Of what was held, how much did no work."""
+        """The wasted share of the held time."""
         wasted = self.barrier_processor_s + self.lost_processor_s
         return wasted / self.held_processor_s if self.held_processor_s > 0 else 0.0
 
 
 def waste(components: Iterable[ComponentRecord], now: float) -> Waste:
-    """The waste of these starts of components; a component holds its processors from its readiness on."""
+    """Return the waste of these starts of components; a component holds its processors from its readiness on."""
     barrier = lost = held = 0.0
     for each in components:
         barrier += each.barrier_processor_s(now)
@@ -63,7 +63,7 @@ def waste(components: Iterable[ComponentRecord], now: float) -> Waste:
 
 
 def holds(components: Iterable[ComponentRecord], sites: Sequence[str], zero_at: float) -> list[PageHold]:
-    """Who held which processors, from the claim to the end as in a simulation, counted from ``zero_at``."""
+    """Return who held which processors, from the claim to the end as in a simulation, counted from ``zero_at``."""
     places = {name: place for place, name in enumerate(sites)}
     found = [
         PageHold(
@@ -80,7 +80,8 @@ def holds(components: Iterable[ComponentRecord], sites: Sequence[str], zero_at: 
 
 
 def measured_period(record: ReplayRecord, zero_at: float, now: float, *, cut_off: bool) -> tuple[float, float]:
-    """From the first submission to the last end of a job, as in a simulation; to now in a replay that was cut off."""
+    """Return the period from the first submission to the last end of a job, as in a simulation; to now if it was cut
+    off."""
     from_at = min((job.submitted_at for job in record.jobs.values()), default=zero_at)
     ends = [job.ended.ended_at for job in record.jobs.values() if job.ended is not None]
     return from_at, now if cut_off else max(ends, default=now)
@@ -93,7 +94,8 @@ def uses(
     from_at: float,
     to_at: float,
 ) -> list[SiteUse]:
-    """How the sites were used between two times: by the replay's jobs, and by all others, Koala's and the site's."""
+    """Return the use of the sites between two times: by the replay's jobs, and by all others, Koala's and the
+    site's."""
     found = []
     for site in sites:
         ours = sum(
@@ -109,7 +111,7 @@ def uses(
 
 
 def _used_processor_s(history: SiteHistory | None, to_at: float) -> float:
-    """What anybody held, by the daemon's own account."""
+    """Return the total use, by the daemon's own account."""
     if history is None:
         return 0.0
     ends = [point.at for point in history.points[1:]] + [to_at]
@@ -120,7 +122,7 @@ def _used_processor_s(history: SiteHistory | None, to_at: float) -> float:
 
 
 def moved(ended: JobEnded, zero_at: float) -> JobEnded:
-    """The end of a job with its times counted from ``zero_at``."""
+    """Return the end of a job with its times counted from ``zero_at``."""
     times = ("submitted_at", "placed_at", "started_at", "ended_at", "first_start_estimate", "last_start_estimate")
     return replace(ended, **{name: _less(getattr(ended, name), zero_at) for name in times})
 
@@ -144,10 +146,10 @@ def result(
     notes: Sequence[str],
     told: Mapping[JobId, ToldTime] | None = None,
 ) -> Result:
-    """The replay as a result of the simulator's type, its times counted from ``zero_at``.
+    """Return the replay as a result of the simulator's type, its times counted from ``zero_at``.
 
-    Jobs that have not ended, or were given up, are unfinished, for the reasons given. ``told`` is what the daemon
-    told of waiting jobs, where it makes plans.
+    Jobs that have not ended, or were given up, are unfinished, for the reasons given. ``told`` contains the daemon's
+    predictions for waiting jobs, if it makes plans.
     """
     ended: list[tuple[JobEnded, Request]] = []
     left: list[Unfinished] = []
@@ -182,7 +184,7 @@ def result(
 
 
 def _told_times(record: ReplayRecord, told: Mapping[JobId, ToldTime]) -> dict[str, Any]:
-    """How far from the times that were told jobs started."""
+    """Return the differences between the predicted and the actual starts of jobs."""
     found = []
     for job, each in told.items():
         ended = record.jobs[job].ended
@@ -192,7 +194,7 @@ def _told_times(record: ReplayRecord, told: Mapping[JobId, ToldTime]) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What came of a replay. ``refused`` are jobs that the daemon would not take, ``left_behind`` those that an
+    """The result of a replay. ``refused`` are jobs that the daemon did not accept, ``left_behind`` those that an
     interrupted replay could not or should not cancel."""
 
     result: Result
@@ -205,9 +207,9 @@ class Replayed:
 
 
 def live_grid(overview: Overview) -> Grid:
-    """The grid as the daemon tells of it, for drawing jobs and for a simulation of it.
+    """Return the grid as the daemon reports it, for drawing jobs and for a simulation of it.
 
-    The daemon tells of sites, links, its policy and its plans; all else is as in a grid file that says no more.
+    The daemon reports sites, links, its policy and its plans; everything else has the defaults of a grid file.
     """
     sites = tuple(
         Site(name=site.name, processors=site.processors, quota=_quota(site.usable, site.processors))
@@ -230,5 +232,5 @@ def live_grid(overview: Overview) -> Grid:
 
 
 def _quota(usable: int, processors: int) -> float:
-    """A fraction that gives just these processors, however it is rounded."""
+    """Return a fraction that gives exactly these processors, with any rounding."""
     return min(1.0, (usable + 0.5) / processors)
