@@ -23,8 +23,6 @@ MAY_NAME = (
     "runners/",  # what scripts find set
     "lab/",
     "cli/lab.py",
-    "experiments/live2005/",
-    "experiments/live2006/",
     "daemon/api/jobs.py",  # an example of a script
     "simulator/torture/storms.py",  # a program that some sites provide
 )
