@@ -1,4 +1,4 @@
-"""The experiments by name. Each is imported when it is asked for: some need libraries that take long to load."""
+"""The experiments by name. Each is imported at its first use: some need libraries that take long to load."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class UnknownExperimentError(ValueError):
     """There is no experiment of this name."""
 
     def for_user(self) -> str:
-        """The name, and those that there are."""
+        """Return the name, and the existing ones."""
         return str(self)
 
 
 def find(name: str) -> Experiment[Any]:
-    """The experiment of this name, or UnknownExperimentError."""
+    """Return the experiment of this name, or raise UnknownExperimentError."""
     if name not in EXPERIMENTS:
         near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
@@ -45,5 +45,5 @@ def find(name: str) -> Experiment[Any]:
 
 
 def experiments() -> list[Experiment[Any]]:
-    """All of them, by name."""
+    """Return all experiments, by name."""
     return [find(name) for name in sorted(EXPERIMENTS)]

@@ -1,4 +1,4 @@
-"""What all experiments of the papers have in common: they are run by ``koala experiment``."""
+"""The common property of all experiments of the papers: ``koala experiment`` runs them."""
 
 from __future__ import annotations
 

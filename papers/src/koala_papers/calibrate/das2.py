@@ -1,10 +1,10 @@
-"""From measured costs to the DAS-2: which matrix and how many iterations a run had there, and how long it took.
+"""From measured costs to the DAS-2: the matrix, the number of iterations and the time of a run there.
 
 The paper of 2006 gives no execution times but a limit of 15 minutes; its figure of them is lost. The paper of 2005
 gives those of one solver on the same machines: Poisson, with 36 and 72 processors on up to four clusters, took 30 to
-192 s. So the run is chosen by these two numbers and by nothing else: the matrix and the iterations with which Poisson
-takes 30 s in its shortest case, 72 processors of one cluster, and 192 s in its longest, 36 processors in four.
-Laplace and Heat have the same matrix and iterations; their times follow from their own costs and messages.
+192 s. These two numbers alone determine the run: the matrix and the iterations with which Poisson takes 30 s in its
+shortest case, 72 processors of one cluster, and 192 s in its longest, 36 processors in four. Laplace and Heat have
+the same matrix and iterations; their times follow from their own costs and messages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 from koala_papers.calibrate.fit import Costs
 from koala_papers.calibrate.patterns import EXCHANGES, pattern_of, wait_s
 
-# The sizes that the paper of 2006 runs.
+# The sizes in the paper of 2006.
 SIZES = {"laplace": (36, 64), "heat": (36, 64, 72)}
 CLUSTERS = (1, 2, 3, 4)
-# Of Poisson in 2005: (processors, clusters) of the shortest and of the longest run.
+# (processors, clusters) of the shortest and of the longest run of Poisson in 2005.
 SHORTEST, LONGEST = (72, 1), (36, 4)
-# Sides of a matrix among which the run is looked for; one row for each of 72 processes, up to 2 GB in all.
+# The range of matrix sides in the search for the run: one row for each of 72 processes, up to 2 GB in all.
 SIDE_MIN, SIDE_MAX = 72, 16_384
 
 
 class Das2(NamedTuple):
-    """What is known or assumed about the machines of the DAS-2."""
+    """Known or assumed properties of the machines of the DAS-2."""
 
     point_s: float
     latency_s: float
@@ -35,7 +35,7 @@ class Das2(NamedTuple):
 
 
 class Das2Problem(NamedTuple):
-    """What a run computes: ``side`` x ``side`` points, for so many iterations."""
+    """The computation of a run: ``side`` x ``side`` points, for a number of iterations."""
 
     side: int
     iterations: int
@@ -48,24 +48,24 @@ class ExecutionTimeModel(NamedTuple):
     beta: float
 
     def seconds(self, processors: int, clusters: int) -> float:
-        """The execution time by the form."""
+        """Return the execution time by the form."""
         return self.by_size[processors] * (1.0 + self.beta * (clusters - 1))
 
 
 class NoProblemError(ValueError):
-    """The measured costs lead to no matrix that gives the wanted times."""
+    """No matrix gives the wanted times with the measured costs."""
 
     def for_user(self) -> str:
-        """What is wrong, and what to change."""
+        """Return the error, and what to change."""
         return str(self)
 
 
 class Prediction:
-    """Times on the DAS-2 from the costs that were measured here.
+    """Times on the DAS-2 from the costs measured here.
 
-    A processor of the DAS-2 takes ``Das2.point_s`` for a point of Poisson and as many times longer for those of the
-    other applications as here. The price of calling numpy is left out, since a compiled solver does not pay it, and
-    so is that of an exchange inside a cluster, which here is mostly the wait for a core: there each process had one.
+    A processor of the DAS-2 takes ``Das2.point_s`` for a point of Poisson, and for the other applications the same
+    multiple of that as here. The price of calling numpy is left out, since a compiled solver does not pay it, and so
+    is that of an exchange inside a cluster, which here is mostly the wait for a core: there each process had one.
     """
 
     def __init__(self, costs: Mapping[str, Costs], das2: Das2) -> None:
@@ -78,7 +78,7 @@ class Prediction:
         self._slowness = das2.point_s / costs["poisson"].point_s
 
     def seconds(self, application: str, problem: Das2Problem, processors: int, clusters: int) -> float:
-        """The execution time on so many clusters, with as equal shares of the processors as can be."""
+        """Return the execution time on this many clusters, with as equal shares of the processors as possible."""
         costs, das2 = self._costs[application], self._das2
         pattern = pattern_of(application, problem.side, shares(processors, clusters))
         inside_s = EXCHANGES[application] * (das2.inside_latency_s + pattern.inside_bytes / das2.inside_bytes_per_s)
@@ -90,7 +90,7 @@ class Prediction:
         return problem.iterations * (computing_s + inside_s) + dealing_s + waiting_s
 
     def problem(self, shortest_s: float, longest_s: float) -> Das2Problem:
-        """The run of Poisson that spans these times; NoProblemError where there is none."""
+        """Return the run of Poisson that spans these times; raise NoProblemError if there is none."""
         low, high = SIDE_MIN, SIDE_MAX
         wanted = longest_s / shortest_s
         if not self._span(high) < wanted < self._span(low):
@@ -99,7 +99,7 @@ class Prediction:
                 f"{longest_s:g} s on {LONGEST[0]} in {LONGEST[1]}: the second is {self._span(high):.2f} to "
                 f"{self._span(low):.0f} times the first; set shortest_s and longest_s so"
             )
-        # The more points, the less the messages between clusters weigh, and the nearer the two times are.
+        # The more points, the less the messages between clusters weigh, and the closer the two times are.
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._span(middle) > wanted else (low, middle)
@@ -109,12 +109,12 @@ class Prediction:
         return self._per_iteration_s(side, *LONGEST) / self._per_iteration_s(side, *SHORTEST)
 
     def _per_iteration_s(self, side: int, processors: int, clusters: int) -> float:
-        # Enough iterations that the questions whether all is done, which come every twentieth, are counted.
+        # Enough iterations to count the convergence tests, which come every twentieth iteration.
         many = 1_000
         return self.seconds("poisson", Das2Problem(side, many), processors, clusters) / many
 
     def table(self, problem: Das2Problem) -> dict[str, dict[int, dict[int, float]]]:
-        """By application, processors and clusters, the execution time."""
+        """Return the execution time by application, processors and clusters."""
         return {
             application: {
                 processors: {
@@ -127,12 +127,13 @@ class Prediction:
 
 
 def shares(processors: int, clusters: int) -> tuple[int, ...]:
-    """The processors of each cluster, as equal as can be."""
+    """Return the processors of each cluster, as equal as possible."""
     return tuple(processors // clusters + (index < processors % clusters) for index in range(clusters))
 
 
 def form_of(by_size: Mapping[int, Mapping[int, float]]) -> ExecutionTimeModel:
-    """The form that comes nearest to these times: T1 as it is, one beta by least squares of relative errors."""
+    """Return the form that comes nearest to these times: T1 unchanged, one beta by least squares of relative
+    errors."""
     first = {processors: by_clusters[1] for processors, by_clusters in by_size.items()}
     # (T1 * (1 + beta * (k - 1)) - T) / T is linear in beta: slope * beta - gap.
     terms = [
@@ -146,7 +147,7 @@ def form_of(by_size: Mapping[int, Mapping[int, float]]) -> ExecutionTimeModel:
 
 
 def deviations(form: ExecutionTimeModel, by_size: Mapping[int, Mapping[int, float]]) -> list[float]:
-    """By how much the form is above the times it stands for, as shares of them."""
+    """Return the excess of the form over the times that it stands for, as shares of them."""
     return [
         form.seconds(processors, clusters) / time_s - 1.0
         for processors, by_clusters in by_size.items()
@@ -155,7 +156,7 @@ def deviations(form: ExecutionTimeModel, by_size: Mapping[int, Mapping[int, floa
 
 
 def model_yaml(forms: Mapping[str, ExecutionTimeModel], source: str) -> str:
-    """The file that the experiments on placement read."""
+    """Return the file for the experiments on placement."""
     import yaml
 
     applications: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the measured times amount to: costs, times on the DAS-2, the form, claims and figures."""
+"""The evaluation of the measured times: costs, times on the DAS-2, the form, claims and figures."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 
 # The administrators' limit on an execution, by the paper of 2006.
 EXECUTION_S_MAX = 900.0
-# The most clusters a job of the paper of 2006 can get.
+# The largest number of clusters of a job in the paper of 2006.
 CLUSTERS_MAX = 5
-# The runs on so many processes are those that differ by their clusters alone.
+# The runs with this number of processes differ by their clusters alone.
 _COMPARED_PROCESSES = 4
 # application, whether it is across clusters, and the least, fitted and median time in milliseconds
 Point = tuple[str, bool, float, float, float]
-# Where the logarithmic axes have ticks, as far as they reach.
+# Ticks of the logarithmic axes, within their range.
 _TICKS_MS = (1, 2, 5, 10, 20, 50, 100, 150, 200, 250, 300, 500, 1_000, 2_000, 5_000, 10_000)
 
 
 class Extrapolation(NamedTuple):
-    """What one set of measured times leads to."""
+    """The results of one set of measured times."""
 
     costs: dict[str, Costs]
     problem: Das2Problem
@@ -91,7 +91,7 @@ class CalibrationFindings:
     # ------------------------------------------------------------------------------------------ results
 
     def model(self) -> str:
-        """The file of the execution times."""
+        """Return the file of the execution times."""
         side, iterations = self.best.problem
         source = (
             f"calibrate: the shipped solvers measured in {len(self._by_seed)} repetitions, carried over to the DAS-2 "
@@ -100,7 +100,7 @@ class CalibrationFindings:
         return model_yaml(self.best.forms, source)
 
     def notes(self) -> list[str]:
-        """How the run was chosen, how noisy the machine was, and where the model is."""
+        """Return how the run was chosen, how noisy the machine was, and where the model is."""
         side, iterations = self.best.problem
         shares = list(self._spread.values())
         return [
@@ -116,7 +116,7 @@ class CalibrationFindings:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Every number: measured, fitted and predicted."""
+        """Return every number: measured, fitted and predicted."""
         best = self.best
         errors = relative_errors(self._least, best.costs, self._cores)
         return {
@@ -166,7 +166,7 @@ class CalibrationFindings:
     # ------------------------------------------------------------------------------------------ claims
 
     def claims(self, fit_share: float, form_share: float) -> list[PaperClaim]:
-        """All of them, judged from the repetitions."""
+        """Return all claims, judged from the repetitions."""
         return [
             self._several_take_longer(),
             self._each_further(),
@@ -176,7 +176,8 @@ class CalibrationFindings:
         ]
 
     def per_iteration_ms(self, application: str) -> dict[int, dict[int, float]]:
-        """By clusters, and then by repetition, the time of an iteration of the runs that differ by clusters alone."""
+        """Return by clusters, and then by repetition, the time of an iteration of the runs that differ by clusters
+        alone."""
         return {
             len(run.clusters): {seed: 1e3 * times_s[run] / run.iterations for seed, times_s in self._by_seed.items()}
             for run in self._least
@@ -263,7 +264,7 @@ class CalibrationFindings:
     # ------------------------------------------------------------------------------------------ figures
 
     def figures(self) -> Sequence[ReportFigure]:
-        """Measured against fitted, measured by clusters, and the times on the DAS-2."""
+        """Return the figures: measured against fitted, measured by clusters, and the times on the DAS-2."""
         count = len(self._by_seed)
         errors = relative_errors(self._least, self.best.costs, self._cores)
         points = [
@@ -316,7 +317,8 @@ class CalibrationFindings:
 
 
 def _fit_figure(points: Sequence[Point]) -> Figure:
-    """Two panels, runs on one cluster and across; both axes logarithmic, with the line where both are equal."""
+    """Return two panels, runs on one cluster and across; both axes logarithmic, with the line where both are
+    equal."""
     figure, all_axes = new_figure(2)
     applications = list(dict.fromkeys(point[0] for point in points))
     for axes, title, is_across in zip(all_axes, ("On one cluster", "Across clusters"), (False, True), strict=True):
@@ -352,7 +354,7 @@ def _fit_figure(points: Sequence[Point]) -> Figure:
 
 
 def _measured_figure(measured: Mapping[str, Mapping[int, Interval]]) -> Figure:
-    """A line for each application."""
+    """Return a line for each application."""
     series = [
         Series(application.capitalize(), look, dict(by_clusters))
         for (application, by_clusters), look in zip(measured.items(), NEUTRAL, strict=False)
@@ -363,7 +365,7 @@ def _measured_figure(measured: Mapping[str, Mapping[int, Interval]]) -> Figure:
 def _times_figure(
     table: Mapping[str, Mapping[int, Mapping[int, Interval]]], forms: Mapping[str, ExecutionTimeModel]
 ) -> Figure:
-    """A panel for each application and a line for each size, with the form beside it."""
+    """Return a panel for each application with a line for each size and the form."""
     figure, all_axes = new_figure(len(table), shared_y=True)
     sizes = sorted({size for by_size in table.values() for size in by_size})
     for axes, (application, by_size) in zip(all_axes, table.items(), strict=True):

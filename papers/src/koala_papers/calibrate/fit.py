@@ -23,12 +23,12 @@ _BITS_PER_BYTE = 8
 
 
 class Costs(NamedTuple):
-    """What an application's parts cost on the machine that was measured.
+    """The costs of an application's parts on the measured machine.
 
-    - ``call_s``: an iteration of one process apart from its points, which is the price of calling numpy;
+    - ``call_s``: an iteration of one process without its points, which is the price of calling numpy;
     - ``point_s``: a point in an iteration;
     - ``inside_s``: an exchange between processes of one cluster;
-    - ``across_factor``: the wait for other clusters, as a multiple of what counting gives.
+    - ``across_factor``: the wait for other clusters, as a multiple of the counted one.
     """
 
     call_s: float
@@ -38,12 +38,12 @@ class Costs(NamedTuple):
 
 
 def bytes_per_s(mbit_s: float) -> float:
-    """A bandwidth in bytes."""
+    """Return a bandwidth in bytes."""
     return mbit_s * 1e6 / _BITS_PER_BYTE
 
 
 def counts(run: SolverRun, cores: int) -> tuple[float, float, float, float]:
-    """How often each coefficient counts in a run."""
+    """Return the weight of each coefficient in a run."""
     pattern = pattern_of(run.application, run.size, run.clusters)
     turns = math.ceil(pattern.workers / cores)
     exchanges = EXCHANGES[run.application] if pattern.inside_bytes else 0
@@ -60,12 +60,12 @@ def counts(run: SolverRun, cores: int) -> tuple[float, float, float, float]:
 
 
 def predicted_s(run: SolverRun, costs: Costs, cores: int) -> float:
-    """How long a run takes by the model."""
+    """Return the time of a run by the model."""
     return sum(count * cost for count, cost in zip(counts(run, cores), costs, strict=True))
 
 
 def fitted(times_s: Mapping[SolverRun, float], cores: int) -> dict[str, Costs]:
-    """The coefficients of each application that explain these times best."""
+    """Return the coefficients of each application that explain these times best."""
     return {
         application: _fitted_one(
             {run: time_s for run, time_s in times_s.items() if run.application == application}, cores
@@ -79,7 +79,7 @@ def _fitted_one(times_s: Mapping[SolverRun, float], cores: int) -> Costs:
     from scipy.optimize import nnls  # type: ignore[import-untyped]
 
     rows = np.array([[count / time_s for count in counts(run, cores)] for run, time_s in times_s.items()])
-    # Columns of one scale: a point costs nanoseconds and the factor is about one.
+    # Scaled columns: a point costs nanoseconds and the factor is about one.
     scales = np.abs(rows).max(axis=0)
     scales[scales == 0.0] = 1.0
     solution, _ = nnls(rows / scales, np.ones(len(rows)))
@@ -87,19 +87,19 @@ def _fitted_one(times_s: Mapping[SolverRun, float], cores: int) -> Costs:
 
 
 def relative_errors(times_s: Mapping[SolverRun, float], costs: Mapping[str, Costs], cores: int) -> list[float]:
-    """For each run how much longer the model says it takes, as a share of the measured time."""
+    """Return for each run the excess of the model's time, as a share of the measured time."""
     return [predicted_s(run, costs[run.application], cores) / time_s - 1.0 for run, time_s in times_s.items()]
 
 
 def least(by_seed: Sequence[Mapping[SolverRun, float]]) -> dict[SolverRun, float]:
-    """For each run the least time over the seeds, of which each has every run.
+    """Return for each run the least time over the seeds; each seed has every run.
 
-    Whatever else a machine does makes a run slower and never faster, so the least is nearest to its cost.
+    Other activity of a machine only makes a run slower, so the least time is nearest to its cost.
     """
     return {run: min(times_s[run] for times_s in by_seed) for run in by_seed[0]}
 
 
 def spread(by_seed: Sequence[Mapping[SolverRun, float]]) -> dict[SolverRun, float]:
-    """For each run how much its median over the seeds is above the least, as a share of it."""
+    """Return for each run the excess of its median over the seeds above the least, as a share of it."""
     lowest = least(by_seed)
     return {run: median(times_s[run] for times_s in by_seed) / lowest[run] - 1.0 for run in lowest}

@@ -1,6 +1,6 @@
-"""What a solver's pattern of messages costs by counting alone: points of the largest block, exchanges, bytes, waits.
+"""The cost of a solver's pattern of messages by counting alone: points of the largest block, exchanges, bytes, waits.
 
-The counting is the solvers' own: it asks their decomposition who is whose neighbour. Nothing here is measured.
+The solvers' own decomposition determines the neighbours. Nothing here is measured.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from koala.examples.applications.decomposition import Block
 
 BYTES_PER_POINT = 8
-# A message carries one number more than its points: the time at which it was sent.
+# A message carries one number in addition to its points: the time at which it was sent.
 _STAMP_BYTES = 8
-# How often neighbours exchange in one iteration.
+# The number of exchanges between neighbours in one iteration.
 EXCHANGES = {"laplace": 2, "heat": 1, "poisson": 2}
-# Laplace and Poisson ask after so many iterations whether all is done: to the first cluster, and back.
+# The interval in iterations at which Laplace and Poisson test convergence: a message to the first cluster, and back.
 ASKED_ITERATIONS = {"laplace": 20, "poisson": 20}
 _ASKING_MESSAGES = 2
-# Heat's master deals the plate out, and takes it back.
+# Heat's master distributes the plate, and collects it.
 _DEALINGS = 2
-# Larger than what a run visits while it looks for the size of a matrix.
+# More than a run visits in the search for the size of a matrix.
 _PATTERNS_KEPT = 4_096
 
 
 class CommunicationPattern(NamedTuple):
     """Counts of one application, size and division over clusters.
 
-    - ``workers``: the processes that own points; ``points_most``: the points of the one that owns most;
+    - ``workers``: the processes that own points; ``points_most``: the points of the largest owner;
     - ``inside_bytes``, ``across_bytes``: the largest message of an exchange between neighbours in a cluster, and
-      between clusters; 0 where there is none;
-    - ``link_bytes``: what all processes of the cluster with most to say send to other clusters in one exchange;
-    - ``dealt_inside_bytes``, ``dealt_across_bytes``, ``dealt_link_bytes``: what the master deals out at the start,
-      and takes back at the end: the largest message each way, and all that leaves its cluster.
+      between clusters; 0 if there is none;
+    - ``link_bytes``: the largest total that all processes of a cluster send to other clusters in one exchange;
+    - ``dealt_inside_bytes``, ``dealt_across_bytes``, ``dealt_link_bytes``: what the master distributes at the start,
+      and collects at the end: the largest message each way, and the total that leaves its cluster.
     """
 
     workers: int
@@ -48,7 +48,7 @@ class CommunicationPattern(NamedTuple):
 
 @lru_cache(maxsize=_PATTERNS_KEPT)
 def pattern_of(application: str, size: int, clusters: tuple[int, ...]) -> CommunicationPattern:
-    """The counts for ``size`` x ``size`` points on these clusters."""
+    """Return the counts for ``size`` x ``size`` points on these clusters."""
     from koala.examples.applications.clusters import ProcessClusters
     from koala.examples.applications.decomposition import borders
 
@@ -89,7 +89,7 @@ def _blocks(application: str, size: int, clusters: tuple[int, ...]) -> list[Bloc
 
 
 def _with_dealing(counted: CommunicationPattern, blocks: list[Block], cluster_of: list[int]) -> CommunicationPattern:
-    """The counts with what Heat's master, the first process, sends and takes back."""
+    """Return the counts with what Heat's master, the first process, distributes and collects."""
     sent = {rank: block.points * BYTES_PER_POINT + _STAMP_BYTES for rank, block in enumerate(blocks) if rank > 0}
     across = [size for rank, size in sent.items() if cluster_of[rank] != cluster_of[0]]
     inside = [size for rank, size in sent.items() if cluster_of[rank] == cluster_of[0]]
@@ -109,10 +109,11 @@ def wait_s(
     *,
     shared: bool,
 ) -> float:
-    """How long a run waits for other clusters, by counting: what follows each other adds up, all else is together.
+    """Return how long a run waits for other clusters, by counting: sequential waits add up, all others are
+    concurrent.
 
-    With ``shared`` all messages of a cluster go over one link, one after the other, as they did between the
-    clusters of the DAS-2. Without, each has the bandwidth for itself, as in the emulation.
+    With ``shared`` all messages of a cluster use one link, one after the other, as they did between the clusters of
+    the DAS-2. Without, each has the full bandwidth, as in the emulation.
     """
     total_s = 0.0
     if pattern.across_bytes:

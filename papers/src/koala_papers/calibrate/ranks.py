@@ -1,7 +1,7 @@
-"""The program that every MPI process of a measurement runs: the shipped solvers, one run after the other.
+"""The program of every MPI process of a measurement: the shipped solvers, one run after the other.
 
-It is started by ``koala_papers.calibrate.runs`` under ``mpiexec``, with a file of the runs in JSON, and
-prints the seconds of each as JSON. Starting processes takes longer than a run, hence many runs in one start.
+``koala_papers.calibrate.runs`` starts it under ``mpiexec``, with a file of the runs in JSON, and it prints the
+seconds of each as JSON. Starting processes takes longer than a run, hence many runs in one start.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from koala_papers.calibrate.runs import SolverRun
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# No change of a point is below it, so that a run makes all its iterations and still asks whether it has converged.
+# Every change of a point is larger, so that a run makes all its iterations and still tests convergence.
 TOLERANCE = 1e-300
 
 
 def options_of(run: SolverRun) -> list[str]:
-    """The run as the solver's command line."""
+    """Return the run as the solver's command line."""
     if run.application == "heat":
         return ["--size", str(run.size), "--steps", str(run.iterations)]
     return ["--size", str(run.size), "--iterations-max", str(run.iterations), "--tolerance", str(TOLERANCE)]
 
 
 def measure(comm: MPI.Comm, runs: Sequence[SolverRun], rounds: int) -> list[list[float]]:
-    """For each run the seconds it took in each round. Rounds go over all runs, so that noise hits none alone."""
+    """Return for each run its seconds in each round. Rounds go over all runs, so that noise affects all alike."""
     return [
         list(each) for each in zip(*([_elapsed_s(comm, run) for run in runs] for _ in range(rounds)), strict=True)
     ]

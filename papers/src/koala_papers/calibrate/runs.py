@@ -1,7 +1,6 @@
-"""Which runs of the real solvers are measured, and how they are started: with the real MPI, on this machine.
+"""The measured runs of the real solvers, and their start with the real MPI on this machine.
 
-What a run costs by its pattern of messages is in ``patterns``, what is made of the measured times in
-``fit``.
+``patterns`` counts the messages of a run, ``fit`` evaluates the measured times.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from koala.study.live import run_script
 
 APPLICATIONS = ("laplace", "heat", "poisson")
 PROCESSES = (1, 2, 3, 4)
-# By processes, how they are divided over clusters.
+# The divisions over clusters by number of processes.
 _DIVIDED: dict[int, list[tuple[int, ...]]] = {2: [(1, 1)], 3: [(1, 1, 1)], 4: [(2, 2), (2, 1, 1), (1, 1, 1, 1)]}
-# A start of the solvers that takes longer than this hangs; all of them take seconds.
+# A longer start of the solvers hangs; all of them take seconds.
 START_S_MAX = 300.0
-# The runs on one process have fewer points and more, which tells the cost of a point from that of an iteration.
+# The runs on one process have different numbers of points, to separate the cost of a point from that of an iteration.
 _SMALLER = 2
-# So much of what a start wrote is shown when it fails.
+# At most this much output of a failed start is shown.
 _SHOWN_CHARACTERS = 500
 # The files of a start.
 _ASKED, _SCRIPT, _ANSWER, _ERRORS, _CODE = "asked.json", "script", "answer.json", "errors", "code"
@@ -50,24 +49,24 @@ class MissingMpiError(ValueError):
     """There is no MPI to measure with."""
 
     def for_user(self) -> str:
-        """What is missing, and what to install."""
+        """Return what is missing, and what to install."""
         return str(self)
 
 
 class MeasuringError(RuntimeError):
-    """A start of the solvers did not give the times it was asked for."""
+    """A start of the solvers did not return the requested times."""
 
     def for_user(self) -> str:
-        """Which processes, and what they said."""
+        """Return which processes, and their output."""
         return str(self)
 
 
 def runs_on(
     processes: int, size: int, iterations: int, latency_ms: float, bandwidth_mbit_s: float | None
 ) -> list[SolverRun]:
-    """What is measured with so many processes: on one cluster, and divided over up to as many as there are.
+    """Return the runs with this many processes: on one cluster, and divided over up to as many clusters as possible.
 
-    Two processes are half as far apart as the others, so that the cost of a delay is seen at more than one delay.
+    Two processes are half as far apart as the others, so that the cost of a delay is measured at more than one delay.
     """
     if processes == 1:
         return [
@@ -95,7 +94,7 @@ def runs_on(
 
 
 def mpiexec() -> Path:
-    """The launcher of this Python's own MPI, or of the system's; MissingMpiError where there is none."""
+    """Return the launcher of this Python's own MPI, or of the system's; raise MissingMpiError if there is none."""
     own = Path(sys.executable).parent / "mpiexec"
     found = str(own) if own.exists() else shutil.which("mpiexec")
     missing = [library for library in ("numpy", "mpi4py") if importlib.util.find_spec(library) is None]
@@ -110,7 +109,8 @@ def mpiexec() -> Path:
 
 
 def measured(runs: Sequence[SolverRun], rounds: int, *, start_s_max: float = START_S_MAX) -> dict[str, Any]:
-    """``seconds`` of each run in each round, and the ``cores`` there were. Nothing is left running afterwards."""
+    """Return the ``seconds`` of each run in each round, and the number of ``cores``. Nothing is left running
+    afterwards."""
     processes = sum(runs[0].clusters)
     with tempfile.TemporaryDirectory(prefix="koala-calibrate-") as folder:
         home = Path(folder)
@@ -139,8 +139,8 @@ def measured(runs: Sequence[SolverRun], rounds: int, *, start_s_max: float = STA
 
 
 def _awaited(home: Path, start_s_max: float) -> str:
-    """Run the script of a directory to its end, or end all that it started; says what went wrong, if anything."""
-    # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
+    """Run the script of a directory to its end, or end all that it started; return the error, if any."""
+    # The solvers are single-threaded; threads of numpy would only disturb the other processes.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     if run_script(home, _SCRIPT, _ERRORS, environment, start_s_max):
         return ""
@@ -148,7 +148,7 @@ def _awaited(home: Path, start_s_max: float) -> str:
 
 
 def _complaint(home: Path) -> str:
-    """What a script that has ended says went wrong, or nothing."""
+    """Return the error that a finished script reports, or an empty string."""
     code = (home / _CODE).read_text().strip() if (home / _CODE).exists() else "none"
     if code == "0":
         return ""

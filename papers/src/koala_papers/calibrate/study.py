@@ -1,7 +1,7 @@
 """The experiment that calibrates execution times: the real solvers, measured here and extrapolated to the DAS-2.
 
-Here is what is run. Starting it is in ``runs``, the cost model in ``fit``, the prediction for the DAS-2 and the run
-that is chosen for it in ``das2``, claims and figures in ``findings``.
+This module defines the units. ``runs`` starts them, ``fit`` has the cost model, ``das2`` the prediction for the DAS-2
+and the run chosen for it, ``findings`` the claims and figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koala_papers.calibrate.fit import bytes_per_s
 from koala_papers.calibrate.runs import PROCESSES, SolverRun, measured, mpiexec, runs_on
 from koala_papers.experiment import PaperExperiment
 
-# The name of the file that the experiments on placement read.
+# The name of the file for the experiments on placement.
 MODEL = "model.yaml"
 
 METHOD = (
@@ -61,16 +61,16 @@ Share = Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)]
 
 
 class CalibrateParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``size``, ``iterations``: the matrix that is measured, size x size points, and for how many iterations;
-    - ``rounds``: how often each run is made in a repetition, of which the least time counts;
+    - ``size``, ``iterations``: the measured matrix, size x size points, and its number of iterations;
+    - ``rounds``: how often a repetition makes each run; the least time counts;
     - ``latency_ms``, ``bandwidth_mbit_s``: the distance between clusters, emulated and of the DAS-2;
     - ``lan_latency_ms``, ``lan_bandwidth_mbit_s``: the distance inside a cluster of the DAS-2;
-    - ``point_ns``: how long a processor of the DAS-2 takes for a point of Poisson;
+    - ``point_ns``: the time of a DAS-2 processor for a point of Poisson;
     - ``shortest_s``, ``longest_s``: the times by which the run is chosen;
-    - ``fit_share``: the fit explains the times when it errs by less than this share of them on average;
-    - ``form_share``: the form stands for the times when it errs by less than this share of them on average.
+    - ``fit_share``: the fit explains the times if its mean error is below this share of them;
+    - ``form_share``: the form stands for the times if its mean error is below this share of them.
     """
 
     size: Side = 384
@@ -88,7 +88,8 @@ class CalibrateParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Calibrate(PaperExperiment[CalibrateParameters]):
-    """The real solvers on 1 to 4 processes. Results are kept as those of any experiment: --fresh measures again."""
+    """The real solvers on 1 to 4 processes. Results are stored like those of any experiment: --fresh measures
+    again."""
 
     name = "calibrate"
     title = "Execution times of the real solvers, calibrated for the DAS-2"
@@ -116,7 +117,7 @@ class Calibrate(PaperExperiment[CalibrateParameters]):
         ]
 
     def run(self, unit: Unit) -> dict[str, Any]:
-        """The times of all runs on one number of processes."""
+        """Return the times of all runs on one number of processes."""
         return measured(msgspec.convert(unit.work["runs"], list[SolverRun]), unit.work["rounds"])
 
     def conclude(self, parameters: CalibrateParameters, results: Sequence[FinishedUnit]) -> Conclusion:
@@ -145,7 +146,7 @@ class Calibrate(PaperExperiment[CalibrateParameters]):
 
 
 def _runs(parameters: CalibrateParameters, processes: int) -> list[dict[str, Any]]:
-    """What is measured with so many processes, as JSON reads it back."""
+    """Return the runs with this many processes, as JSON restores them."""
     runs = runs_on(
         processes, parameters.size, parameters.iterations, parameters.latency_ms, parameters.bandwidth_mbit_s
     )

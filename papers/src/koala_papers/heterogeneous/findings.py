@@ -1,4 +1,4 @@
-"""What the runs on unequal links amount to: paired differences, claims and figures."""
+"""The findings on unequal links: paired differences, claims and figures."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from koala_papers.heterogeneous.worlds import CASES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Network-aware policy -> the one that it is compared with.
+# Network-aware policy -> the policy to compare it with.
 AWARE = {"NCM": "CM", "NFCM": "FCM"}
 HEADLINE = "islands-4"
-# Two runs that are the same have a difference of exactly zero; this is less than any clock shows.
+# Equal runs have a difference of exactly zero; this is less than any clock shows.
 NO_DIFFERENCE_S = 1e-6
 
 _NETWORK_PANELS = {HEADLINE: "two islands, 4 times worse", "random": "random links"}
@@ -52,35 +52,35 @@ class HeterogeneousFindings:
     # ------------------------------------------------------------------------------------- numbers
 
     def by_seed(self, case: str, policy: str, metric: str) -> dict[int, float]:
-        """One mean for each seed in which some job was done."""
+        """Return one mean for each seed in which some job was done."""
         runs = self._runs[case, policy]
         return {seed: run["means"][metric] for seed, run in runs.items() if run["means"]}
 
     def interval(self, case: str, policy: str, metric: str) -> Interval:
-        """The mean over seeds."""
+        """Return the mean over seeds."""
         return mean_interval(list(self.by_seed(case, policy, metric).values()))
 
     def difference(self, case: str, one: str, other: str, metric: str = "response_s") -> Interval:
-        """How much more ``one`` has than ``other``, in the same seeds."""
+        """Return ``one`` minus ``other``, in the same seeds."""
         found = paired_difference(self.by_seed(case, one, metric), self.by_seed(case, other, metric))
         assert found is not None, "all policies of a case run under the same seeds"
         return found
 
     def gains(self, case: str, one: str, other: str) -> dict[int, float]:
-        """By how many percent the response time of ``one`` is shorter than that of ``other``, by seed."""
+        """Return by seed the percentage by which the response time of ``one`` is shorter than that of ``other``."""
         ours, theirs = self.by_seed(case, one, "response_s"), self.by_seed(case, other, "response_s")
         return {seed: 100.0 * (1.0 - ours[seed] / theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())}
 
     def gain(self, case: str, one: str, other: str) -> Interval:
-        """The mean of the gains."""
+        """Return the mean of the gains."""
         return mean_interval(list(self.gains(case, one, other).values()))
 
     def change(self, case: str, one: str, other: str) -> Interval:
-        """The same as a change in percent: below zero where ``one`` is faster."""
+        """Return the same as a change in percent: below zero if ``one`` is faster."""
         return mean_interval([-gain for gain in self.gains(case, one, other).values()])
 
     def as_json(self) -> dict[str, Any]:
-        """Every mean with its interval, and outcomes summed over seeds."""
+        """Return every mean with its interval, and outcomes summed over seeds."""
         cases: dict[str, Any] = {}
         for (case, policy), runs in self._runs.items():
             outcomes: dict[str, int] = {}
@@ -96,7 +96,7 @@ class HeterogeneousFindings:
         return {"seeds": self.seeds, "cases": cases}
 
     def notes(self) -> list[str]:
-        """Which runs left jobs behind, if any did."""
+        """Return which runs left jobs behind, if any did."""
         left = {
             f"{policy} ({CASES[case].title})": sum(
                 count for run in runs.values() for outcome, count in run["outcomes"].items() if outcome != "done"
@@ -109,7 +109,7 @@ class HeterogeneousFindings:
     # ------------------------------------------------------------------------------------- claims
 
     def claims(self) -> list[PaperClaim]:
-        """All of them, with their verdicts."""
+        """Return all claims, with their verdicts."""
         return [
             *(self._beats(f"H{number}", one, HEADLINE) for number, one in enumerate(AWARE, 1)),
             *(self._beats(f"H{number}", one, "random") for number, one in enumerate(AWARE, 3)),
@@ -201,7 +201,7 @@ class HeterogeneousFindings:
     # ------------------------------------------------------------------------------------- figures
 
     def figures(self) -> list[ReportFigure]:
-        """What the claims are about, drawn."""
+        """Return the figures for the claims."""
         seeds = f"Means over {len(self.seeds)} seeds with 95 % confidence intervals."
         return [
             self._bars("response", "response_s", "Mean response time", "mean response time (s)", seeds),
@@ -237,7 +237,7 @@ class HeterogeneousFindings:
         return ReportFigure(name, title, seeds, partial(bars, panels, label))
 
     def _by_contrast(self) -> dict[float, str]:
-        """Case by contrast, of those with islands and without files."""
+        """Return the cases with islands and without files, by contrast."""
         return {each.contrast: case for case, each in CASES.items() if each.contrast is not None and not each.files}
 
     def _gain_figure(self) -> Figure:

@@ -1,7 +1,6 @@
 """The experiment on unequal links: do the policies that look at links and at divided input beat those that do not?
 
-Here is what is run and what is measured of each run. The worlds are in ``worlds``; the claims and
-figures in ``findings``.
+This module defines the runs and their measures. The worlds are in ``worlds``; the claims and figures in ``findings``.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ Gap = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
 
 
 class HeterogeneousParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``: how many jobs come in a run;
+    - ``jobs``: the number of jobs in a run;
     - ``interarrival_s``: the mean time between two.
     """
 
@@ -91,7 +90,7 @@ class Heterogeneous(PaperExperiment[HeterogeneousParameters]):
         ]
 
     def run(self, unit: Unit) -> dict[str, Any]:
-        """All policies of a case under one seed."""
+        """Run all policies of a case under one seed."""
         work = unit.work
         case = CASES[work["case"]]
         grid = grid_of(case, work["seed"])
@@ -108,7 +107,8 @@ class Heterogeneous(PaperExperiment[HeterogeneousParameters]):
 
 
 def measures(result: Result, islands: dict[str, int]) -> dict[str, Any]:
-    """One run in numbers: means over the jobs that were done, and the share of them that spans both islands."""
+    """Return one run in numbers: means over the jobs that were done, and the share of them that spans both
+    islands."""
     metrics = result.metrics()
     done = done_rows(result)
     numbers = means(done)

@@ -1,8 +1,8 @@
-"""The worlds of the heterogeneous experiment: grids whose links differ, and the jobs that come to them.
+"""The worlds of the heterogeneous experiment: grids whose links differ, and their jobs.
 
 Every world is a grid and a workload that follow from a case and a seed alone. The sites are those of the example
-two-islands; only the links between them change. Which policies meet in a world is said here too; what comes of it is
-measured in ``study``.
+two-islands; only the links between them change. This module also defines which policies meet in a world; ``study``
+measures the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMMUNICATING = "wide-area"
 READING = "divided-input"
 # Links within an island: those of the DAS-2.
 NEAR = Link(bandwidth_mbit_s=100.0, latency_s=0.005)
-# The worst and the best a drawn link can be, beside the near one, in bandwidth and in latency.
+# The extreme factors of a drawn link against the near one, in bandwidth and in latency.
 DRAWN_FACTOR_MAX = 4.0
 
 NETWORK_POLICIES = {
@@ -37,9 +37,9 @@ FILE_POLICIES = {"CF": RequestKind.NON_FIXED, "FCM": RequestKind.FLEXIBLE, "FCF"
 class WorldKind(NamedTuple):
     """A kind of world.
 
-    ``contrast`` is how many times less bandwidth and more latency there is between the islands than within them (1:
-    all links are equal); None draws every link. With ``files`` the jobs have input files; ``communicating`` says
-    whether their components communicate over the wide area.
+    ``contrast`` is the factor by which links between the islands have less bandwidth and more latency than within
+    them (1: all links are equal); None draws every link. With ``files`` the jobs have input files; ``communicating``
+    is set if their components communicate over the wide area.
     """
 
     title: str
@@ -49,7 +49,7 @@ class WorldKind(NamedTuple):
 
     @property
     def policies(self) -> dict[str, RequestKind]:
-        """The policies that meet in it, and what their jobs ask for."""
+        """The policies that meet in it, and the requests of their jobs."""
         return FILE_POLICIES if self.files else NETWORK_POLICIES
 
 
@@ -65,12 +65,12 @@ CASES: dict[str, WorldKind] = {
 
 
 def island_of(site: int) -> int:
-    """Which of the two islands a site of the grid belongs to: they stand alternately in it."""
+    """Return the island of a site of the grid: its sites alternate between the two."""
     return site % 2
 
 
 def grid_of(case: WorldKind, seed: int) -> Grid:
-    """The grid of a case; where the links are drawn, each seed has its own."""
+    """Return the grid of a case; if the links are drawn, each seed has its own."""
     grid = example_grid(GRID)
     names = [site.name for site in grid.sites]
     rng = stream(seed, "heterogeneous links")
@@ -94,7 +94,7 @@ def grid_of(case: WorldKind, seed: int) -> Grid:
 
 
 def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: float) -> Workload:
-    """The jobs of a case as requests of this kind; the same jobs under a seed whatever the kind."""
+    """Return the jobs of a case as requests of this kind; under a seed the jobs are the same for every kind."""
     text = example_workload(READING if case.files else COMMUNICATING).text
     if case.files and case.communicating:
         text = _communicating(text)
@@ -103,7 +103,7 @@ def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: f
 
 
 def _communicating(text: WorkloadText) -> WorkloadText:
-    """The same jobs, slowed down by each further cluster as Laplace is in the other workload."""
+    """Return the same jobs, slowed down by each further cluster like Laplace in the other workload."""
     laplace = example_workload(COMMUNICATING).text.applications["laplace"]
     slowed = {
         "per_extra_cluster": laplace.per_extra_cluster,

@@ -27,7 +27,7 @@ from koala_papers.koala2005.data import (
     Measure,
 )
 
-# What the paper says of utilisation, and of failures while the system was stable.
+# The paper's figures for utilisation, and for failures while the system was stable.
 UTILISATION_LEAST, UTILISATION_MOST = 0.80, 0.90
 STABLE_FAILURES_MOST = 0.15
 
@@ -36,12 +36,12 @@ _LARGE, _SMALL = max(COMPONENTS), min(COMPONENTS)
 
 
 def claims(data: Koala2005Data) -> list[PaperClaim]:
-    """All five, judged."""
+    """Return all five claims, judged."""
     return [all_complete(data), _utilisation(data), _failures(data), priority_claim(data), _components(data)]
 
 
 def all_complete(data: Koala2005Data) -> PaperClaim:
-    """C9."""
+    """Return C9."""
     left = [run["not_completed"] for run in data.runs(UNSTABLE).values()]
     comparisons = []
     if left:
@@ -101,7 +101,7 @@ def _failures(data: Koala2005Data) -> PaperClaim:
 
 
 def priority_claim(data: Koala2005Data) -> PaperClaim:
-    """C12."""
+    """Return C12."""
     comparisons = []
     for size in (None, *COMPONENTS):
         jobs = "all jobs" if size is None else f"jobs of {size} processors"
@@ -113,7 +113,8 @@ def priority_claim(data: Koala2005Data) -> PaperClaim:
 
 
 def _components(data: Koala2005Data) -> PaperClaim:
-    """Across all jobs, as the paper concludes; what components do to jobs of one size is told beside it."""
+    """Return the claim across all jobs, as the paper concludes; a note adds the effect of components on jobs of one
+    size."""
     comparisons = []
     for word, measure in _TIMES:
         slope = _mean(data.slopes(UNSTABLE, measure))
@@ -128,7 +129,7 @@ def _components(data: Koala2005Data) -> PaperClaim:
 
 
 def _one_size_note(data: Koala2005Data) -> str:
-    """Over all jobs many components mean large jobs: what each further one changes where the size is the same."""
+    """Return the effect of each further component at equal size: over all jobs many components mean large jobs."""
     told = [
         f"{measured(rise, 's')} for {size} processors on the {system} system"
         for system in (UNSTABLE, STABLE)
@@ -149,5 +150,5 @@ def _mean(values: BySeed) -> Interval | None:
 
 
 def _difference(data: Koala2005Data, measure: Measure, first: JobFilter, second: JobFilter) -> Interval | None:
-    """How much more the first group has than the second, on the unstable system, seed by seed."""
+    """Return the first group minus the second, on the unstable system, seed by seed."""
     return paired_difference(data.values(UNSTABLE, measure, first), data.values(UNSTABLE, measure, second))

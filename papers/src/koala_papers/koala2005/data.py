@@ -1,6 +1,6 @@
 """The measurements of all runs of the experiment of 2005, as one value for each seed and group of jobs.
 
-A group is given by priority, size and number of components; sums over groups are sums over their jobs.
+Priority, size and number of components define a group; sums over groups are sums over their jobs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from koala.study import FinishedUnit, Interval, mean_interval, number
 
 UNSTABLE, STABLE = "unstable", "stable"
 PRIORITIES = ("high", "low")
-# Size -> the numbers of components that jobs of this size have.
+# Size -> the possible numbers of components of jobs of this size.
 COMPONENTS = {36: (3, 4), 72: (3, 4, 6, 8)}
 
 BySeed: TypeAlias = dict[int, float]
 
 
 class JobSums(NamedTuple):
-    """Sums over the jobs of one group that were done."""
+    """Sums over the done jobs of one group."""
 
     jobs: int = 0
     failures: int = 0
@@ -41,7 +41,7 @@ class JobSums(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A quantity of a group: a sum over its jobs and what that is divided by."""
+    """A quantity of a group: a sum over its jobs and its divisor."""
 
     of: Callable[[JobSums], float]
     out_of: Callable[[JobSums], float]
@@ -56,12 +56,12 @@ WASTED_PROCESSOR_S = Measure(lambda cell: cell.wasted_processor_s, lambda cell: 
 
 
 def cell_name(priority: str, size: int, components: int) -> str:
-    """The name of a group in a result."""
+    """Return the name of a group in a result."""
     return f"{priority}/{size}/{components}"
 
 
 def cells_of(rows: Iterable[JobRow]) -> dict[str, JobSums]:
-    """The jobs that were done, summed up by priority, size and number of components."""
+    """Return the done jobs, summed up by priority, size and number of components."""
     cells: dict[str, JobSums] = {}
     for row in rows:
         if row.outcome == DONE:
@@ -79,14 +79,14 @@ def cells_of(rows: Iterable[JobRow]) -> dict[str, JobSums]:
 
 
 class JobFilter(NamedTuple):
-    """Which jobs are meant; None is all of them."""
+    """A selection of jobs; None selects all."""
 
     priority: str | None = None
     size: int | None = None
     components: int | None = None
 
     def has(self, name: str) -> bool:
-        """Whether the group of this name belongs to it."""
+        """Return True if the group of this name belongs to it."""
         priority, size, components = name.split("/")
         wanted = (self.priority, self.size, self.components)
         return all(
@@ -112,15 +112,15 @@ class Koala2005Data:
         }
 
     def runs(self, system: str) -> Mapping[int, dict[str, Any]]:
-        """The results of a system by seed."""
+        """Return the results of a system by seed."""
         return self._runs[system]
 
     def use(self, name: str) -> BySeed:
-        """One of the summary values of the unstable system's utilisation."""
+        """Return one of the summary values of the unstable system's utilisation."""
         return {seed: run["use"][name] for seed, run in self._runs[UNSTABLE].items()}
 
     def values(self, system: str, measure: Measure, group: JobFilter = ALL) -> BySeed:
-        """The measure of a group for each seed that has such jobs."""
+        """Return the measure of a group for each seed that has such jobs."""
         found = {}
         for seed, cells in self._cells[system].items():
             cell = sum((cell for name, cell in cells.items() if group.has(name)), JobSums())
@@ -129,12 +129,12 @@ class Koala2005Data:
         return found
 
     def interval(self, system: str, measure: Measure, group: JobFilter = ALL) -> Interval | None:
-        """The mean of that over the seeds, or None where no run has such jobs."""
+        """Return the mean of that over the seeds, or None if no run has such jobs."""
         values = self.values(system, measure, group)
         return mean_interval(list(values.values())) if values else None
 
     def slopes(self, system: str, measure: Measure, group: JobFilter = ALL) -> BySeed:
-        """By how much the measure rises with each further component, fitted for each seed over its jobs."""
+        """Return the slope of the measure over components, fitted for each seed over its jobs."""
         found = {}
         for seed, cells in self._cells[system].items():
             points = list(self._points(measure, {name: cell for name, cell in cells.items() if group.has(name)}))
@@ -145,14 +145,14 @@ class Koala2005Data:
 
     @staticmethod
     def _points(measure: Measure, cells: Mapping[str, JobSums]) -> Iterator[tuple[float, float, float]]:
-        """(components, value, weight) of each group."""
+        """Yield (components, value, weight) of each group."""
         for name, cell in cells.items():
             weight = measure.out_of(cell)
             if weight > 0:
                 yield float(name.rsplit("/", 1)[1]), measure.of(cell) / weight, weight
 
     def as_json(self) -> dict[str, Any]:
-        """Every group of both systems, the utilisation and what else was counted, as means with intervals."""
+        """Return every group of both systems, the utilisation and other counts, as means with intervals."""
         counted = ("component_failures", "preemptions", "makespan_s", "not_completed")
         return {
             system: {
@@ -190,7 +190,7 @@ class Koala2005Data:
 
 
 def _slope(points: Sequence[tuple[float, float, float]]) -> float | None:
-    """The least-squares slope of weighted points, or None where all have one place."""
+    """Return the least-squares slope of weighted points, or None if all have one place."""
     weight = sum(each for _, _, each in points)
     if not weight:
         return None

@@ -1,4 +1,5 @@
-"""The figures of the experiment of 2005: utilisation over time, and by number of components what failures do."""
+"""The figures of the experiment of 2005: utilisation over time, and the effect of failures by number of
+components."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ _HIGH, _LOW = NEUTRAL[1], NEUTRAL[0]
 _PERCENT = 100.0
 _PER_MINUTE = 1.0 / 60.0
 _PER_HOUR = 1.0 / 3600.0
-# A curve over time is drawn for as long as at least this share of the runs goes on.
+# A curve over time is drawn while at least this share of the runs continues.
 _RUNS_SHARE_MIN = 0.5
 
 
 def figures(data: Koala2005Data) -> list[ReportFigure]:
-    """All pictures of the report; those for which nothing was measured are left out."""
+    """Return all pictures of the report, without those that have no measurements."""
     seeds = len(data.runs(UNSTABLE))
     bars = f"Means over {seeds} seeds with 95 % intervals."
     pictures = [
@@ -100,7 +101,7 @@ def _by_components(
 
 
 def _stability(data: Koala2005Data, bars: str) -> ReportFigure | None:
-    """Failures on both systems."""
+    """Return failures on both systems."""
     series = []
     for system, style in ((UNSTABLE, NEUTRAL[1]), (STABLE, NEUTRAL[0])):
         points: dict[float, Interval] = {}
@@ -121,7 +122,7 @@ def _stability(data: Koala2005Data, bars: str) -> ReportFigure | None:
 
 
 def _curves(data: Koala2005Data, name: str) -> list[Interval]:
-    """One interval for each window, over the runs that still go on then."""
+    """Return one interval for each window, over the runs that still continue then."""
     runs = [run["use"][name] for run in data.runs(UNSTABLE).values()]
     curve: list[Interval] = []
     while True:
@@ -157,5 +158,5 @@ def _draw_use(data: Koala2005Data, total: Sequence[Interval], others: Sequence[I
 
 
 def _minutes(windows: int) -> list[float]:
-    """The middle of each window."""
+    """Return the middle of each window."""
     return [(number + 0.5) * WINDOW_S / 60.0 for number in range(windows)]

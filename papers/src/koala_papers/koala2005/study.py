@@ -1,8 +1,7 @@
 """The experiment of 2005: jobs of two priorities with files, placed close to them, on a testbed that keeps failing.
 
-Here is what is run and what is measured of each run. How the use of processors is followed is in ``utilisation``,
-what the measurements amount to in ``data``, the claims in ``claims`` and the figures in
-``figures``.
+This module defines the runs and their measures. ``utilisation`` follows the use of processors, ``data`` evaluates the
+measurements; the claims are in ``claims`` and the figures in ``figures``.
 """
 
 from __future__ import annotations
@@ -76,9 +75,9 @@ Chance = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class Koala2005Parameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``: how many jobs are submitted;
+    - ``jobs``: the number of submitted jobs;
     - ``stable_component_failure``: the chance that a component breaks on the stable system.
     """
 
@@ -129,7 +128,7 @@ class Koala2005(PaperExperiment[Koala2005Parameters]):
 
 
 def _removal_note(data: Koala2005Data) -> str:
-    """When the flaky cluster was taken out, in words."""
+    """Return when the flaky cluster was taken out, in words."""
     taken_out = [run["taken_out"] for run in data.runs(UNSTABLE).values()]
     times_min = sorted(min(times) / 60.0 for each in taken_out if (times := list(each.values())))
     if not times_min:
@@ -148,7 +147,7 @@ def _workload(jobs: int) -> Workload:
 
 
 def _stable(grid: Grid, component_failure: float) -> Grid:
-    """The grid without outages, and with this one chance of failure everywhere."""
+    """Return the grid without outages, and with this single chance of failure everywhere."""
     faults = SiteFaults(component_failure=component_failure)
     sites = tuple(
         msgspec.structs.replace(site, simulation=msgspec.structs.replace(site.simulation, faults=faults))
@@ -158,7 +157,7 @@ def _stable(grid: Grid, component_failure: float) -> Grid:
 
 
 def measures(grid: Grid, workload: Workload, seed: int) -> dict[str, Any]:
-    """One run in numbers: sums for each group of jobs, and how the processors were used over time."""
+    """Return one run in numbers: sums for each group of jobs, and the use of processors over time."""
     use = UtilisationRecorder(msgspec.structs.replace(grid, files=(*grid.files, *workload.files(grid, seed))))
     result = simulate(grid, workload, seed=seed, log=use.take)
     rows = list(result.rows())

@@ -24,7 +24,7 @@ _EXECUTION_IS_INPUT = "The model of execution times is an input of the simulatio
 
 
 def claims(data: Koala2006Data, shares: Mapping[str, float]) -> list[PaperClaim]:
-    """All eight, judged. ``shares`` says what low, similar and much lower mean."""
+    """Return all eight claims, judged. ``shares`` defines low, similar and much lower."""
     return [
         _best_and_worst(data),
         _execution_rises(data),
@@ -108,7 +108,7 @@ def _fcm_combines_more(data: Koala2006Data) -> PaperClaim:
 
 
 def _by_size(data: Koala2006Data) -> str:
-    """By how much FCM's clusters differ from CM's in W2, for jobs of each size, in words."""
+    """Return the differences between FCM's and CM's clusters in W2, for jobs of each size, in words."""
     flexible, fixed = data.clusters_by_size("W2", "FCM"), data.clusters_by_size("W2", "CM")
     differences = {
         processors: paired_difference(flexible[processors], fixed[processors])
@@ -135,7 +135,7 @@ def _queue_times(data: Koala2006Data, shares: Mapping[str, float]) -> PaperClaim
 
 
 def _load(data: Koala2006Data) -> str:
-    """How full the grid is in W1: what queue times there are to be seen against."""
+    """Return the load of the grid in W1, as the background of its queue times."""
     shares = (
         f"{policy} {data.use('W1', policy, 'ours').mean + data.use('W1', policy, 'others').mean:.0%}"
         for policy in data.policies
@@ -186,7 +186,7 @@ def _overhead_rises(data: Koala2006Data) -> PaperClaim:
     seeds = len(data.seeds)
     comparisons = []
     for workload, by_components in by_workload.items():
-        # Numbers of components that only some seeds saw would be compared over few of them.
+        # Numbers of components that only some seeds have would be compared over few of them.
         seen = [components for components, by_seed in by_components.items() if len(by_seed) == seeds]
         for fewer, more in pairwise(seen):
             difference = _difference(by_components[more], by_components[fewer])
@@ -216,7 +216,8 @@ def _execution_by_clusters(data: Koala2006Data) -> PaperClaim:
 
 
 def _relative_rise(data: Koala2006Data) -> Interval | None:
-    """By how many percent of the time on one cluster each further one lengthens a job, over everything that ran."""
+    """Return the increase of a job's time for each further cluster, in percent of the time on one, over everything
+    that ran."""
     by_seed: dict[int, list[float]] = {}
     for by_clusters in data.execution_by_clusters().values():
         for clusters, values in by_clusters.items():

@@ -14,7 +14,7 @@ BySeed = dict[int, float]
 
 
 class Koala2006Data:
-    """All results. Everything is by the seed that was asked for, also where a void run was repeated with another."""
+    """All results. Everything is by the requested seed, even if a void run was repeated with another."""
 
     def __init__(self, results: Sequence[FinishedUnit], workloads: Sequence[str], policies: Sequence[str]) -> None:
         self.workloads = tuple(workloads)
@@ -32,15 +32,15 @@ class Koala2006Data:
                 yield seed, result["policies"][policy]
 
     def metric(self, workload: str, policy: str, name: str) -> BySeed:
-        """The mean over the jobs of each run."""
+        """Return the mean over the jobs of each run."""
         return {seed: run["means"][name] for seed, run in self._runs(workload, [policy]) if run["means"]}
 
     def interval(self, workload: str, policy: str, name: str) -> Interval:
-        """The mean over seeds of that."""
+        """Return the mean over seeds of that."""
         return mean_interval(list(self.metric(workload, policy, name).values()))
 
     def cluster_shares(self, workload: str, policy: str) -> dict[int, Interval]:
-        """By number of clusters combined, the percentage of jobs that did so."""
+        """Return by number of combined clusters the percentage of jobs."""
         shares: dict[int, list[float]] = defaultdict(list)
         runs = [run["clusters"] for _, run in self._runs(workload, [policy]) if run["clusters"]]
         for clusters in sorted({int(key) for run in runs for key in run}):
@@ -49,7 +49,7 @@ class Koala2006Data:
         return {clusters: mean_interval(values) for clusters, values in shares.items()}
 
     def clusters_by_size(self, workload: str, policy: str) -> dict[int, BySeed]:
-        """By processors of a job, the mean number of clusters that such jobs combined in each run."""
+        """Return by processors of a job the mean number of clusters that such jobs combined in each run."""
         found: dict[int, BySeed] = defaultdict(dict)
         for seed, run in self._runs(workload, [policy]):
             sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
@@ -62,12 +62,14 @@ class Koala2006Data:
         return dict(sorted(found.items()))
 
     def overhead_by_components(self, workload: str) -> dict[int, BySeed]:
-        """By number of components, the mean overhead of such jobs under all policies together, as in the paper."""
+        """Return by number of components the mean overhead of such jobs under all policies together, as in the
+        paper."""
         grouped = self._grouped([workload], "overhead_by_components")
         return {int(components): by_seed for components, by_seed in sorted(grouped.items())}
 
     def execution_by_clusters(self) -> dict[tuple[str, int], dict[int, BySeed]]:
-        """By application and size, and then by clusters combined, the mean execution time over everything run."""
+        """Return by application and size, and then by combined clusters, the mean execution time over everything
+        run."""
         found: dict[tuple[str, int], dict[int, BySeed]] = defaultdict(dict)
         for key, by_seed in sorted(self._grouped(self.workloads, "execution_by_clusters").items()):
             application, processors, clusters = key.split("/")
@@ -87,7 +89,7 @@ class Koala2006Data:
         return dict(grouped)
 
     def void_runs(self) -> dict[str, int]:
-        """By workload, how many runs were void and repeated."""
+        """Return by workload how many runs were void and repeated."""
         void: Counter[str] = Counter(dict.fromkeys(self.workloads, 0))
         for finished in self._results:
             void[finished.unit.work["workload"]] += finished.result["void_runs"]
@@ -100,11 +102,11 @@ class Koala2006Data:
         return dict(sorted(outcomes.items()))
 
     def use(self, workload: str, policy: str, whose: str) -> Interval:
-        """The share of the processors that "ours" or "others" kept busy."""
+        """Return the share of the processors that "ours" or "others" kept busy."""
         return mean_interval([run["utilisation"][whose] for _, run in self._runs(workload, [policy])])
 
     def as_json(self) -> dict[str, Any]:
-        """Every number that the figures show, and how the runs went."""
+        """Return every number in the figures, and facts about the runs."""
         return {
             "seeds": self.seeds,
             "seeds_used": {

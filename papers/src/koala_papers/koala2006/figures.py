@@ -1,4 +1,4 @@
-"""The figures of the paper of 2006, drawn again from the results: its figures 5, 7 (a to f) and 8."""
+"""The figures of the paper of 2006, drawn from the new results: its figures 5, 7 (a to f) and 8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SITES = 5
 
 
 def figures(data: Koala2006Data) -> list[ReportFigure]:
-    """All of them, in the order of the paper's figure 7, then 8 and 5."""
+    """Return all figures, in the order of the paper's figure 7, then 8 and 5."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     return [
         _bars(data, "response_s", "response", "Mean response time", "mean response time (s)", seeds),

@@ -1,8 +1,8 @@
-"""Where the claims of the paper of 2006 hold: a map over what the paper does not tell.
+"""The range in which the claims of the paper of 2006 hold: a map over what the paper leaves open.
 
-Its figure of execution times is lost, and of start-up times it gives the range of an axis. So each claim is looked at
-over T1, beta, start-up times and both readings of its testbed. The map says where a claim leans with few seeds; a
-setting that looks well is then judged by ``koala2006`` on other seeds.
+Its figure of execution times is lost, and of start-up times it gives the range of an axis. So each claim is examined
+over T1, beta, start-up times and both readings of its testbed. The map shows where a claim leans with few seeds;
+``koala2006`` then judges a promising setting on other seeds.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ Times = Annotated[tuple[Time, ...], msgspec.Meta(min_length=1, max_length=20)]
 
 
 class SensitivityParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``: how many jobs a workload has;
-    - ``t1_s``: seconds that 36 processors of one cluster take, one row of the map each;
-    - ``beta``: what each further cluster adds, as a share, one column each;
-    - ``startup``: what the shipped start-up times are multiplied with;
-    - ``power``: how T1 falls with the processors: 1 is in proportion, 0.5 with the square root.
+    - ``jobs``: the number of jobs of a workload;
+    - ``t1_s``: the seconds on 36 processors of one cluster, one row of the map each;
+    - ``beta``: the additional share for each further cluster, one column each;
+    - ``startup``: the factor on the shipped start-up times;
+    - ``power``: the decrease of T1 with the processors: 1 is in proportion, 0.5 with the square root.
     """
 
     jobs: Positive = 200
@@ -168,7 +168,7 @@ class Sensitivity(PaperExperiment[SensitivityParameters]):
 
 
 def settings(parameters: SensitivityParameters) -> list[Setting]:
-    """All fields of the map."""
+    """Return all fields of the map."""
     return [
         Setting(str(scheduled), startup, t1_s, beta)
         for scheduled in Scheduled
@@ -179,7 +179,7 @@ def settings(parameters: SensitivityParameters) -> list[Setting]:
 
 
 def execution_times(t1_s: float, beta: float, power: float) -> dict[str, Any]:
-    """The same times for both applications, as the experiment of 2006 reads them."""
+    """Return the same times for both applications, in the form of the experiment of 2006."""
     return {
         name: {
             "execution_s": {"by_size": {str(size): round(t1_s * (36 / size) ** power, 3) for size in sizes}},
@@ -198,7 +198,7 @@ def _shown(found: Sequence[PaperClaim]) -> float:
 
 
 def _counts(claim: PaperClaim) -> tuple[int, int]:
-    """How many comparisons are shown, of how many."""
+    """Return the numbers of shown comparisons and of all."""
     return sum(each.verdict == "shown" for each in claim.comparisons), len(claim.comparisons)
 
 
@@ -230,7 +230,7 @@ def _picture(parameters: SensitivityParameters, found: dict[Setting, list[PaperC
 
 
 def _drawn(parameters: SensitivityParameters, found: dict[Setting, list[PaperClaim]], place: int) -> Figure:
-    """One claim: a panel for each reading and start-up."""
+    """Return one claim: a panel for each reading and start-up."""
     panels = [(str(scheduled), startup) for scheduled in Scheduled for startup in parameters.startup]
     figure, all_axes = new_grid(len(panels), 2, 2.6)
     for axes, (scheduled, startup) in zip(all_axes, panels, strict=True):

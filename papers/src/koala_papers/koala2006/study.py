@@ -1,8 +1,8 @@
-"""The experiment of 2006: WF, CM and FCM on the DAS-2, with jobs that come seldom (W1) and often (W2).
+"""The experiment of 2006: WF, CM and FCM on the DAS-2, with jobs that come rarely (W1) and often (W2).
 
-Here is what is run: workloads, void runs and what is measured of each run. What the measurements amount to is in
-``data``, the claims in ``claims`` and the figures in ``figures``. A file of execution times, such as ``calibrate``
-writes, can take the place of those of the workloads.
+This module defines the runs: workloads, void runs and measures. ``data`` evaluates the measurements; the claims are
+in ``claims`` and the figures in ``figures``. A file of execution times, such as ``calibrate`` writes, can replace
+those of the workloads.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from koala_papers.koala2006.figures import figures
 
 GRID = "das2"
 PROCESSORS_PER_NODE = 2
-# The paper's name of a workload -> the example that has it.
+# The paper's name of a workload -> the example with it.
 WORKLOADS = {"W1": "koala2006-w1", "W2": "koala2006-w2"}
-# Policy -> what its jobs ask for; FCM divides totals, and the others place components of given sizes.
+# Policy -> the requests of its jobs; FCM divides totals, and the others place components of given sizes.
 POLICIES = {"WF": RequestKind.NON_FIXED, "CM": RequestKind.NON_FIXED, "FCM": RequestKind.FLEXIBLE}
-# The paper repeats a void run until it is none. A grid where this many in a row are void never gives one that counts.
+# The paper repeats a void run until it is not void. A grid with this many void runs in a row never gives a valid one.
 ATTEMPTS_MAX = 50
-# A repeated run has the seed of the first plus a multiple of this, which no other repetition's seed comes near.
+# A repeated run has the seed of the first plus a multiple of this, far from the seeds of other repetitions.
 SUB_SEED_STRIDE = 1_000_000
 
 
@@ -86,23 +86,23 @@ Share = Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)]
 
 
 class Scheduled(enum.StrEnum):
-    """What a site gives to jobs."""
+    """The units that a site allocates to jobs."""
 
     PROCESSORS = "processors"
     NODES = "nodes"
 
 
 class Koala2006Parameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``: how many jobs a workload has;
+    - ``jobs``: the number of jobs of a workload;
     - ``model``: a file with the applications' execution times, as the experiment ``calibrate`` writes it; by
       default those of the shipped workloads;
-    - ``scheduled``: what a site schedules, its processors or its nodes as a whole, of two processors each;
-    - ``band``: of what the load of other users is held at 15-20 %, of the whole grid or of each site;
-    - ``startup``: what the shipped start-up times are multiplied with;
+    - ``scheduled``: the units that a site schedules, its processors or its whole nodes of two processors each;
+    - ``band``: where the load of other users is held at 15-20 %, on the whole grid or on each site;
+    - ``startup``: the factor on the shipped start-up times;
     - ``low_share``: a queue time counts as low below this share of the response time;
-    - ``similar_share``: queue times count as similar when they differ by less than this share of the response time;
+    - ``similar_share``: queue times count as similar if they differ by less than this share of the response time;
     - ``much_lower_share``: a time counts as much lower than another below this share of it.
     """
 
@@ -126,10 +126,10 @@ class ExecutionModelText(Description):
 
 
 class MissingApplicationError(ValueError):
-    """An execution model does not cover what a workload runs."""
+    """An execution model lacks an application of a workload."""
 
     def for_user(self) -> str:
-        """Which application and size, and what to add."""
+        """Return which application and size, and what to add."""
         return str(self)
 
 
@@ -137,7 +137,7 @@ class AlwaysVoidError(ValueError):
     """Every repetition of a run was void: the users alone exceed the band all the time."""
 
     def for_user(self) -> str:
-        """Which run, how often, and what to change."""
+        """Return which run, how often, and what to change."""
         return str(self)
 
 
@@ -184,7 +184,7 @@ class Koala2006(PaperExperiment[Koala2006Parameters]):
         return applications
 
     def run(self, unit: Unit) -> dict[str, Any]:
-        """All policies on one workload under one seed, again under another while a run is void."""
+        """Run all policies on one workload under one seed, and under another while a run is void."""
         work = unit.work
         text = example_workload(WORKLOADS[work["workload"]]).text
         text = with_applications(text, work["applications"], unit.label)
@@ -203,7 +203,7 @@ class Koala2006(PaperExperiment[Koala2006Parameters]):
 
 
 def _void_note(data: Koala2006Data) -> str:
-    """How many runs were void, in words."""
+    """Return how many runs were void, in words."""
     void = data.void_runs()
     runs = len(data.seeds) * len(data.policies)
     if not any(void.values()):
@@ -213,7 +213,7 @@ def _void_note(data: Koala2006Data) -> str:
 
 
 def run_until_it_counts(grid: Grid, text: WorkloadText, jobs: int, first_seed: int) -> dict[str, Any]:
-    """All policies under one seed, and under another while a run is void."""
+    """Run all policies under one seed, and under another while a run is void."""
     for attempt in range(ATTEMPTS_MAX):
         seed = first_seed + attempt * SUB_SEED_STRIDE
         policies = _run_policies(grid, text, jobs, seed)
@@ -226,7 +226,7 @@ def run_until_it_counts(grid: Grid, text: WorkloadText, jobs: int, first_seed: i
 
 
 def das2_as_read(scheduled: Scheduled, band: BandOver, startup: float) -> Grid:
-    """The DAS-2 of 2006 in one of its readings, with its start-up times multiplied."""
+    """Return the DAS-2 of 2006 in one of its readings, with its start-up times multiplied."""
     grid = example_grid(GRID)
     sites = grid.sites
     if scheduled is Scheduled.NODES:
@@ -242,7 +242,7 @@ def das2_as_read(scheduled: Scheduled, band: BandOver, startup: float) -> Grid:
 
 
 def _run_policies(grid: Grid, text: WorkloadText, jobs: int, seed: int) -> dict[str, Any] | None:
-    """What each policy made of it, or None where the run of any is void."""
+    """Return the result of each policy, or None if any run is void."""
     measured = {}
     for policy, kind in POLICIES.items():
         asked = varied(WorkloadFile(text, ()), jobs=jobs, request=kind)
@@ -254,7 +254,7 @@ def _run_policies(grid: Grid, text: WorkloadText, jobs: int, seed: int) -> dict[
 
 
 def measures(result: Result) -> dict[str, Any]:
-    """One run in numbers: means over the jobs that were done, and sums by which means of groups can be made."""
+    """Return one run in numbers: means over the jobs that were done, and sums for the means of groups."""
     metrics = result.metrics()
     done = done_rows(result)
     return {
@@ -272,7 +272,7 @@ def measures(result: Result) -> dict[str, Any]:
 
 
 def _sums(rows: Iterable[JobRow], key: Callable[[JobRow], str], name: str) -> dict[str, list[float]]:
-    """For each group its sum and how many jobs it has."""
+    """Return for each group its sum and its number of jobs."""
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
     for row in rows:
         group = sums[key(row)]
@@ -285,19 +285,20 @@ def _sums(rows: Iterable[JobRow], key: Callable[[JobRow], str], name: str) -> di
 
 
 def read_execution_model(path: Path) -> ExecutionModelText:
-    """The model in a file; DescriptionError names every problem with its place, OSError the file."""
+    """Return the model in a file. DescriptionError names every problem with its place, OSError the file."""
     return read_document(decoded(path.read_bytes(), str(path)), str(path), ExecutionModelText).model
 
 
 def applications_as_json(applications: dict[str, ApplicationModelText]) -> dict[str, Any]:
-    """The model as JSON for a unit of work; ``with_applications`` reads it."""
+    """Return the model as JSON for a unit of work; ``with_applications`` reads it."""
     return {
         name: model.model_dump(mode="json", exclude_defaults=True) for name, model in sorted(applications.items())
     }
 
 
 def with_applications(text: WorkloadText, applications: dict[str, Any], source: str) -> WorkloadText:
-    """The workload with these execution times instead of its own; MissingApplicationError where one is not given."""
+    """Return the workload with these execution times instead of its own; raise MissingApplicationError if one is
+    missing."""
     models = {name: ApplicationModelText.model_validate(model) for name, model in applications.items()}
     for generator in text.generate:
         for mix in generator.mix:

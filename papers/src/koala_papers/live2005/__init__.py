@@ -1,1 +1,1 @@
-"""The experiment of 2005 in small and live: priorities, files and claiming on real batch systems that fail."""
+"""The experiment of 2005 live at small scale: priorities, files and claiming on real batch systems that fail."""

@@ -1,4 +1,5 @@
-"""What the live experiment of 2005 found: claims, figures and notes. One value a seed goes into every interval."""
+"""The findings of the live experiment of 2005: claims, figures and notes. Every interval has one value for each
+seed."""
 
 from __future__ import annotations
 
@@ -46,14 +47,14 @@ MEASURES: dict[str, Measure] = {
     "wasted_processor_s": WASTED_PROCESSOR_S,
     "failure_share": FAILURE_SHARE,
 }
-# Of the components that wait for files so many are to be claimed before the job start time.
+# At least this share of the components that wait for files must be claimed before the job start time.
 CLAIMED_AHEAD = 0.9
 
 Run = Mapping[str, Any]
 
 
 class Live2005Findings:
-    """All runs by system and seed, and what the simulator predicts for those on the stable system, by seed."""
+    """All runs by system and seed, and the simulator's predictions for those on the stable system, by seed."""
 
     def __init__(self, results: Sequence[FinishedUnit], predicted: Mapping[int, Run], breaking_site: str) -> None:
         self._data = Koala2005Data(results)
@@ -61,7 +62,7 @@ class Live2005Findings:
         self._breaking_site = breaking_site
 
     def as_json(self) -> dict[str, Any]:
-        """All numbers."""
+        """Return all numbers."""
         return {
             system: {
                 "groups": {
@@ -82,7 +83,7 @@ class Live2005Findings:
     # ------------------------------------------------------------------------------------------- claims
 
     def claims(self) -> list[PaperClaim]:
-        """That all jobs come through first, then what it rests on."""
+        """Return first the claim that all jobs are done, then the claims behind it."""
         replace = msgspec.structs.replace
         return [
             replace(all_complete(self._data), id="L9"),
@@ -146,7 +147,7 @@ class Live2005Findings:
     # ------------------------------------------------------------------------------------ figures and notes
 
     def figures(self) -> list[ReportFigure]:
-        """Placement times, what claiming gains and wastes, and the prediction."""
+        """Return placement times, the gain and the waste of claiming, and the prediction."""
         seeds = f"Means over {len(self._data.runs(UNSTABLE))} seeds with 95 % confidence intervals."
         placement = {
             f"{system} system": self._bars(system, {f"{each} priority": (PLACEMENT_S, each) for each in PRIORITIES})
@@ -173,7 +174,7 @@ class Live2005Findings:
         return {label: interval for label, interval in found.items() if interval is not None}
 
     def notes(self) -> list[str]:
-        """What a reader must know of this run."""
+        """Return what a reader must know about this run."""
         return [self._how_it_went(), self._prediction()]
 
     def _how_it_went(self) -> str:
@@ -192,7 +193,7 @@ class Live2005Findings:
         return f"On the unstable system, by seed: {told}. No submission was later than {lag_s:.1f} s."
 
     def _prediction(self) -> str:
-        """How far the simulation is off where nothing fails."""
+        """Return the error of the simulation on the stable system."""
         live = self._data.runs(STABLE)
         both = sorted(live.keys() & self._predicted.keys())
         parts = []
@@ -214,7 +215,7 @@ def _of(runs: Sequence[Run], name: str) -> list[float]:
 
 
 def _exactly(value: float, runs: Sequence[Run]) -> Interval:
-    """The worst of all runs, and not a mean: one in which it is otherwise is one too many."""
+    """Return the worst of all runs, and not a mean: one deviating run is one too many."""
     return Interval(value, value, value, len(runs))
 
 

@@ -1,4 +1,4 @@
-"""What is run live: jobs of two priorities with input files, and what is measured of them, live and simulated."""
+"""The live runs: jobs of two priorities with input files, and their measures, live and simulated."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from koala_papers.live2005.trouble import Trouble, TroubleMaker, TroubleSeen, pr
 from koala_papers.live2006.model import simulated_grid
 
 WALLTIME_S = 300
-# A job start time is reached when it is no farther away than this, as in the core.
+# A job start time is reached at this distance, as in the core.
 REACHED_S = 1.0
-# What a shell ends with where it finds no program.
+# The exit code of a shell that does not find a program.
 NOT_FOUND_CODE = 127
 NOBODY = Background(user_load=0.0, band_low=0.0, band_high=0.0)
 
@@ -34,8 +34,8 @@ replace = msgspec.structs.replace
 
 
 class FileWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of a run: how many, how often one comes, their files, and how long those of 4 processors execute;
-    those of 8 take half as long."""
+    """The jobs of a run: their number, their interarrival time, their files, and the execution time of those of 4
+    processors; those of 8 take half as long."""
 
     jobs: int
     interarrival_s: float
@@ -45,7 +45,8 @@ class FileWorkload(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
     def file(self) -> Workload:
-        """Half of the files are twice as large as the others, as in the paper, and all have two replicas."""
+        """Return the workload. Half of the files are twice as large as the others, as in the paper, and all have two
+        replicas."""
         names = [f"input-{number}.dat" for number in range(1, self.files + 1)]
         sizes = [round(self.file_mb * 1_000_000) * (1 + number % 2) for number in range(self.files)]
         files = "".join(
@@ -69,13 +70,13 @@ generate:
         return workload_from_file(read_workload(text, "live2005"))
 
     def drawn(self, grid: Grid) -> tuple[list[Arrival], tuple[StoredFile, ...]]:
-        """The jobs, and the files with the sites of their replicas."""
+        """Return the jobs, and the files with the sites of their replicas."""
         workload = self.file()
         return list(workload.arrivals(grid, self.seed)), workload.files(grid, self.seed)
 
 
 def running(arrivals: Iterable[Arrival], bad_node: str | None) -> list[Arrival]:
-    """The jobs with what they really run."""
+    """Return the jobs with the programs that they really run."""
     found = []
     for arrival in arrivals:
         application = Application(script=program(arrival.execution_s, bad_node))
@@ -88,7 +89,7 @@ def running(arrivals: Iterable[Arrival], bad_node: str | None) -> list[Arrival]:
 
 
 async def run_live(live: LiveGrid, workload: FileWorkload, trouble: Trouble | None) -> dict[str, Any]:
-    """The workload on the lab, with trouble or without it, measured."""
+    """Run the workload on the lab, with trouble or without it, and return its measures."""
     arrivals, files = workload.drawn(live.grid)
     jobs = running(arrivals, None if trouble is None else trouble.bad_node)
     settings = ReplaySettings(files=[file.name for file in files])
@@ -109,7 +110,7 @@ async def run_live(live: LiveGrid, workload: FileWorkload, trouble: Trouble | No
 
 
 async def register(client: AsyncClient, files: Sequence[StoredFile], seed: int) -> None:
-    """Give every site its replicas, of which no two pieces are the same."""
+    """Give every site its replicas, all pieces of which differ."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="koala-files-") as folder:
         for file in files:
@@ -127,7 +128,7 @@ async def _jobs_at(client: AsyncClient, site: str) -> list[JobId]:
 def _live_measures(
     replayed: Replayed, seen: TroubleSeen, sites: Sequence[SiteInfo], jobs: Sequence[JobDetail]
 ) -> dict[str, Any]:
-    """What only a live run tells: claims, what went wrong, and what became of it."""
+    """Return the measures of a live run alone: claims, faults, and their consequences."""
     done = {row.job for row in replayed.result.rows() if row.outcome == DONE}
     return {
         "claims_ahead_s": claims_ahead_s(replayed.result, replayed.holds),
@@ -144,8 +145,8 @@ def _live_measures(
 
 
 def claims_ahead_s(result: Result, holds: Iterable[PageHold]) -> list[float]:
-    """How long before the job start time each component of a last run was claimed, for jobs whose files had to be
-    brought."""
+    """Return how long before the job start time each component of a last run was claimed, for jobs whose files had to
+    be transferred."""
     ends = {each.job: each for each in result.ends}
     found = []
     for hold in holds:
@@ -162,7 +163,7 @@ def claims_ahead_s(result: Result, holds: Iterable[PageHold]) -> list[float]:
 
 
 def measures(result: Result, jobs: int) -> dict[str, Any]:
-    """One run in numbers, live or simulated."""
+    """Return one run in numbers, live or simulated."""
     rows = list(result.rows())
     metrics = result.metrics()
     return {
@@ -179,7 +180,7 @@ def measures(result: Result, jobs: int) -> dict[str, Any]:
 
 
 def simulated(grid: Grid, workload: FileWorkload, startup_s: float) -> dict[str, Any]:
-    """What the simulator makes of the same jobs with the same files, where nothing fails."""
+    """Return the simulator's result for the same jobs with the same files, without failures."""
     arrivals, files = workload.drawn(grid)
     first_s = arrivals[0].at_s
     jobs = [each._replace(at_s=each.at_s - first_s) for each in arrivals]

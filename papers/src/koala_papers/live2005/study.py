@@ -1,8 +1,8 @@
-"""The experiment of 2005 in small and live: jobs of two priorities with files, placed close to them and claimed
-incrementally, on real batch systems of which one breaks all that comes to it and one loses its power.
+"""The experiment of 2005 live at small scale: jobs of two priorities with files, placed close to them and claimed
+incrementally, on real batch systems, one of which breaks all its components while another loses its power.
 
-Here is what is run and in which order. What goes wrong is in ``trouble``, the jobs in ``runs``, the rest in
-``findings``; the lab and its daemon are those of ``live2006``.
+This module defines the runs and their order. ``trouble`` has the faults, ``runs`` the jobs, ``findings`` the rest;
+the lab and its daemon are those of ``live2006``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koala_papers.experiment import PaperExperiment
 from koala_papers.koala2005.data import STABLE, UNSTABLE
 
 if TYPE_CHECKING:
-    # These bring the client and the lab along, which a list of experiments needs not wait for.
+    # These import the client and the lab, which a list of experiments does not need.
     from koala.study.live import LabSize
     from koala_papers.live2005.runs import FileWorkload
     from koala_papers.live2005.trouble import Trouble
@@ -48,7 +48,7 @@ METHOD = (
     ),
 )
 
-# What is kept of a measurement of another form is not taken for one of this.
+# The version of stored measurements; other versions are not used.
 FORM = 1
 # Parameters that only the conclusion uses.
 NOT_MEASURED = ("startup_s",)
@@ -62,17 +62,17 @@ Port = Annotated[int, msgspec.Meta(ge=1_024, le=60_000)]
 
 
 class Live2005Parameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``, ``interarrival_s``: how many jobs a run has, and the mean time between two;
-    - ``execution_s``: how long jobs of 4 processors execute; those of 8 take half as long;
-    - ``files``, ``file_mb``: how many there are, and how large half of them are; the others are twice as large;
+    - ``jobs``, ``interarrival_s``: the number of jobs in a run, and the mean time between two;
+    - ``execution_s``: the execution time of jobs of 4 processors; those of 8 take half as long;
+    - ``files``, ``file_mb``: the number of files, and the size of half of them; the others are twice as large;
     - ``rate_mbit_s``, ``delay_ms``: the links between the sites;
     - ``claim_fraction`` (L), ``claim_threshold`` (T): of the incremental claiming policy;
-    - ``error_threshold``: so many errors in a row take a site out;
+    - ``error_threshold``: this many errors in a row take a site out;
     - ``outage_at_s``, ``outage_s``: when a cluster loses its power, and for how long;
     - ``lost_after_s``: how long it may be silent before its jobs start again elsewhere;
-    - ``startup_s``: what a component takes to start, in the simulation;
+    - ``startup_s``: the start-up time of a component in the simulation;
     - ``first_port``: the first of the ports that the lab uses.
     """
 
@@ -94,7 +94,7 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def lab(self) -> LabSize:
-        """The lab that is measured on."""
+        """The lab for the measurements."""
         from koala.study.live import LabSize
 
         return LabSize(
@@ -108,7 +108,7 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def scheduler(self) -> dict[str, object]:
-        """The paper's scheduler, as a grid file says it, but for a job that does not go back to the node where it
+        """The paper's scheduler, in the terms of a grid file, except that a job does not go back to the node where it
         failed, since nodes are few here."""
         return {
             "policy": "CF",
@@ -128,7 +128,7 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def trouble(self) -> Trouble:
-        """What goes wrong on the unstable system."""
+        """The faults of the unstable system."""
         from koala_papers.live2005.trouble import Trouble
 
         return Trouble(
@@ -140,7 +140,7 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
         )
 
     def workload(self, seed: int) -> FileWorkload:
-        """The jobs under a seed."""
+        """Return the jobs under a seed."""
         from koala_papers.live2005.runs import FileWorkload
 
         return FileWorkload(
@@ -154,7 +154,7 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
 
 
 class Live2005(PaperExperiment[Live2005Parameters]):
-    """Both systems for each seed, which take turns in which comes first. --fresh measures again."""
+    """Both systems for each seed, which alternate in their order. --fresh measures again."""
 
     name = "live2005"
     title = "The experiment of 2005 live: priorities, files and claiming on real batch systems that fail"

@@ -1,6 +1,5 @@
-"""What goes wrong at the sites of a lab while a workload runs: one breaks every component, another loses its power
-for a while, and on one node the program of the jobs is missing.
-"""
+"""The faults at the sites of a lab while a workload runs: one breaks every component, another loses its power for a
+while, and on one node the program of the jobs is missing."""
 
 from __future__ import annotations
 
@@ -14,16 +13,16 @@ import msgspec
 from koala.lab import Lab
 from koala.model.request import JobId
 
-# How often the breaking site is looked at.
+# How often the breaking site is examined.
 LOOK_S = 0.5
-# How the batch systems' names of Koala's components begin.
+# The prefix of Koala's components in the batch systems.
 OURS = "koala-"
 NOT_FOUND = "/nonexistent/program"
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """Which site breaks all that comes to it, which is off from when for how long after the first job was due, and
-    which node has no program. Both sites run Slurm."""
+    """The site that breaks all its components, the site that is off with the start (after the first job was due) and
+    the length of its outage, and the node without a program. Both sites run Slurm."""
 
     breaking_site: str
     outage_site: str
@@ -33,8 +32,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TroubleSeen(msgspec.Struct, kw_only=True):
-    """What it did: the components that were broken, the jobs at the site when its power went, and whether it came
-    back."""
+    """The effects: the broken components, the jobs at the site when its power failed, and whether it came back."""
 
     broken: set[str] = msgspec.field(default_factory=set)
     hit: list[JobId] = msgspec.field(default_factory=list)
@@ -42,7 +40,7 @@ class TroubleSeen(msgspec.Struct, kw_only=True):
 
 
 def program(execution_s: float, bad_node: str | None) -> str:
-    """A shell script that takes so long, and on the bad node finds no program to run."""
+    """Return a shell script that takes this long, and on the bad node finds no program to run."""
     found = f"exec sleep {execution_s:.3f}\n"
     if bad_node is None:
         return found
@@ -50,7 +48,7 @@ def program(execution_s: float, bad_node: str | None) -> str:
 
 
 class TroubleMaker:
-    """Makes trouble in a lab, as a context. ``jobs_at`` tells which jobs a site has; ``seen`` what was done."""
+    """Makes trouble in a lab, as a context. ``jobs_at`` returns the jobs of a site; ``seen`` is what was done."""
 
     def __init__(self, lab: Lab, trouble: Trouble, jobs_at: Callable[[str], Awaitable[list[JobId]]]) -> None:
         self._lab = lab
@@ -60,7 +58,7 @@ class TroubleMaker:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Make it while the block lasts; at its end the site whose power went is up again."""
+        """Make trouble while the block lasts; at its end the site without power is up again."""
         outage = asyncio.create_task(self._outage())
         breaking = asyncio.create_task(self._break_all())
         try:
@@ -88,7 +86,7 @@ class TroubleMaker:
             await asyncio.sleep(LOOK_S)
 
     def _break_running(self) -> None:
-        """End what Koala runs there with the batch system's own command, as a broken resource manager would."""
+        """End Koala's components there with the batch system's own command, like a broken resource manager."""
         site = self._trouble.breaking_site
         listed = self._lab.run(site, "squeue", "--noheader", "--states=RUNNING", "--format=%i %j").stdout
         ours = [line.split()[0] for line in listed.splitlines() if line.split()[-1].startswith(OURS)]

@@ -1,1 +1,1 @@
-"""The study of 2006 in small, live on real batch systems."""
+"""The study of 2006 live at small scale, on real batch systems."""

@@ -1,6 +1,6 @@
-"""What the live experiment found: how far the simulation is from the truth, claims and figures.
+"""The findings of the live experiment: the accuracy of the simulation, claims and figures.
 
-One value a seed goes into every interval, as everywhere; see ``statistics``.
+Every interval has one value for each seed, as everywhere; see ``statistics``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class LiveRun(NamedTuple):
     simulated: Sequence[Mapping[str, Any]]
 
     def predicted(self, name: str) -> float:
-        """The mean of the simulations."""
+        """Return the mean of the simulations."""
         return fmean(each["means"][name] for each in self.simulated)
 
     def error_percent(self, name: str) -> float:
-        """By how much the simulation differs from what was measured."""
+        """Return the difference of the simulation from the measurement."""
         measured: float = self.live["means"][name]
         return 100.0 * (self.predicted(name) - measured) / measured
 
@@ -73,20 +73,20 @@ class Live2006Findings:
         self.seeds = sorted({run.seed for run in runs})
 
     def live(self, policy: str, name: str) -> dict[int, float]:
-        """What was measured, by seed."""
+        """Return the measurements by seed."""
         return {run.seed: run.live["means"][name] for run in self._runs if run.policy == policy}
 
     def predicted(self, policy: str, name: str) -> dict[int, float]:
-        """What was predicted, by seed."""
+        """Return the predictions by seed."""
         return {run.seed: run.predicted(name) for run in self._runs if run.policy == policy}
 
     def of_means(self, policy: str, name: str) -> float:
-        """By how many per cent the predicted mean over all seeds differs from the measured one."""
+        """Return the difference of the predicted mean over all seeds from the measured one, in per cent."""
         measured = fmean(self.live(policy, name).values())
         return 100.0 * (fmean(self.predicted(policy, name).values()) - measured) / measured
 
     def as_json(self) -> dict[str, Any]:
-        """All numbers."""
+        """Return all numbers."""
         return {
             "model": self._model.as_json(),
             "policies": {
@@ -138,7 +138,7 @@ class Live2006Findings:
     # ------------------------------------------------------------------------------------------- claims
 
     def claims(self) -> list[PaperClaim]:
-        """How far the simulation is from the truth first, then what the paper says, live."""
+        """Return first the claims on the accuracy of the simulation, then the paper's, live."""
         return [
             self._agreement(),
             self._best(),
@@ -209,7 +209,7 @@ class Live2006Findings:
         )
 
     def notes(self) -> list[str]:
-        """What a reader must know of this run."""
+        """Return what a reader must know about this run."""
         times = "; ".join(
             f"{kind} {', '.join(f'{seconds:.1f}' for seconds in self._model.by_clusters_s(kind).values())} s"
             for kind in self._model.times
@@ -235,7 +235,7 @@ class Live2006Findings:
         return [calibrated, quality, self._host()]
 
     def _host(self) -> str:
-        """How far the host disturbed the measurements."""
+        """Return how much the host disturbed the measurements."""
         percents, tries = zip(
             *(each for found in (*self._calibrations, *(run.live for run in self._runs)) for each in found["host"]),
             strict=True,
@@ -252,7 +252,7 @@ class Live2006Findings:
     # ------------------------------------------------------------------------------------------ figures
 
     def figures(self) -> list[ReportFigure]:
-        """Responses side by side, and the paper's figures 5 and 8."""
+        """Return responses side by side, and the paper's figures 5 and 8."""
         seeds = f"Means over {len(self.seeds)} seeds with 95 % confidence intervals."
         panels = {
             title: {policy: mean_interval(list(of(policy, "response_s").values())) for policy in self.policies}
@@ -313,7 +313,7 @@ class Live2006Findings:
 
 
 def _shares(counts: Iterable[Mapping[str, int]]) -> dict[str, float]:
-    """Of all jobs, which part was on each set of sites."""
+    """Return the share of all jobs on each set of sites."""
     summed: Counter[str] = Counter()
     for each in counts:
         summed.update(each)

@@ -1,7 +1,7 @@
-"""Whether the machine under a measurement was left alone: what a host withheld of its processors in that time.
+"""Disturbance of the machine under a measurement: the processor time that its host withheld meanwhile.
 
-On a virtual machine the host may give processors to others. The kernel counts that as steal; a measurement beside
-much of it tells more of the host than of what is measured, and is made again.
+On a virtual machine the host may give processors to others. The kernel counts that as steal; a measurement with much
+of it describes the host more than its subject, and is repeated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 STAT = Path("/proc/stat")
-# A measurement is made so often at most; the least disturbed one counts.
+# At most this many attempts at a measurement; the least disturbed one counts.
 TRIES_MAX = 3
 # user, nice, system, idle, iowait, irq, softirq, steal; guests' time after that is part of the users'.
 _STEAL, _FIELDS = 7, 8
@@ -20,14 +20,14 @@ Measured = TypeVar("Measured")
 
 
 class Ticks(NamedTuple):
-    """The time of all processors since the machine started, and what of it the host withheld."""
+    """The time of all processors since the machine started, and the part of it that the host withheld."""
 
     all: int
     stolen: int
 
 
 def ticks(path: Path = STAT) -> Ticks | None:
-    """As the kernel counts it; None where it does not."""
+    """Return the kernel's counts; None if it has none."""
     try:
         words = path.read_text(encoding="ascii").split("\n", 1)[0].split()
         counts = [int(word) for word in words[1 : 1 + _FIELDS]]
@@ -37,14 +37,14 @@ def ticks(path: Path = STAT) -> Ticks | None:
 
 
 def stolen_percent(before: Ticks | None, after: Ticks | None) -> float:
-    """Of the time between, how much was withheld; 0 where nobody counts it."""
+    """Return the withheld part of the time between; 0 if it is not counted."""
     if before is None or after is None or after.all <= before.all:
         return 0.0
     return 100.0 * (after.stolen - before.stolen) / (after.all - before.all)
 
 
 class Undisturbed(NamedTuple, Generic[Measured]):
-    """A measurement, what was withheld from it, and how often it was made."""
+    """A measurement, the time withheld from it, and the number of attempts."""
 
     measured: Measured
     stolen_percent: float
@@ -56,7 +56,7 @@ async def undisturbed(
     percent_max: float,
     read: Callable[[], Ticks | None] = ticks,
 ) -> Undisturbed[Measured]:
-    """Measure until no more than that was withheld, ``TRIES_MAX`` times at most."""
+    """Measure until no more than that was withheld, at most ``TRIES_MAX`` times."""
     least: Undisturbed[Measured] | None = None
     for tries in range(1, TRIES_MAX + 1):
         before = read()

@@ -1,9 +1,8 @@
-"""The other users of a lab's sites: jobs given straight to each batch system, that hold its load inside a band.
+"""The other users of a lab's sites: jobs submitted directly to each batch system, which hold its load inside a band.
 
-The live twin of ``koala.simulator.world.background``: users come with exponential gaps and run exponential times,
-and dummy
-jobs are added and ended so that users and dummies together stay in the band. Under one seed the users are the same.
-Koala sees all of them as others'.
+The live twin of ``koala.simulator.world.background``: users come with exponential gaps and run exponential times, and
+dummy jobs are added and ended so that users and dummies together stay in the band. Under one seed the users are the
+same. Koala counts all of them as others'.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from koala.lab import Lab, LabError, LabSystem
 from koala.model.grid import Background, Grid
 from koala.simulator import exponential, quota_processors, users_stream
 
-# How often each site is looked at; a dummy that nobody ends ends by itself, so that none outlives a crash for long.
+# How often each site is examined; a dummy that nobody ends ends by itself, so that none outlives a crash for long.
 LOOK_S = 1.0
 DUMMY_S = 3_600
 JOB_NAME = "local-user"
 
 
 class LoadError(RuntimeError):
-    """A batch system did not take, end or list a local job as it should."""
+    """A batch system did not accept, end or list a local job correctly."""
 
     def for_user(self) -> str:
-        """Which site, and what it said."""
+        """Return which site, and its output."""
         return str(self)
 
 
 def submission(kind: LabSystem, queue: str, seconds: float) -> tuple[list[str], str]:
-    """The command that submits a local job of one processor which sleeps so long, and its standard input."""
+    """Return the command that submits a local job of one processor which sleeps this long, and its standard input."""
     script = f"#!/bin/sh\nexec sleep {seconds:.3f}\n"
     if kind is LabSystem.SLURM:
         words = ["sbatch", "--parsable", f"--job-name={JOB_NAME}", f"--partition={queue}", "--ntasks=1"]
@@ -46,7 +45,7 @@ def submission(kind: LabSystem, queue: str, seconds: float) -> tuple[list[str], 
 
 
 def submitted_id(site: str, printed: str) -> str:
-    """The number that a batch system printed for a job; LoadError where it printed anything else."""
+    """Return the number that a batch system printed for a job; raise LoadError if it printed anything else."""
     found = printed.strip().partition(";")[0]
     if not found.isdigit():
         raise LoadError(f"{site}: a local job was submitted and {printed.strip()!r} came back, which is no number")
@@ -54,25 +53,25 @@ def submitted_id(site: str, printed: str) -> str:
 
 
 def cancellation(kind: LabSystem, job: str) -> list[str]:
-    """The command that ends a local job."""
+    """Return the command that ends a local job."""
     return ["scancel" if kind is LabSystem.SLURM else "qdel", job]
 
 
 @dataclass
 class Band:
-    """What the load of a site may be, in processors: that of the simulator for the same parameters."""
+    """The permitted load of a site, in processors: the simulator's for the same parameters."""
 
     low: int
     high: int
 
     @classmethod
     def of(cls, background: Background, processors: int) -> Band:
-        """The band of a site of this size."""
+        """Return the band of a site of this size."""
         low = math.ceil(round(background.band_low * processors, 9))
         return cls(low, max(low, quota_processors(processors, background.band_high)))
 
     def wanted_dummies(self, users: int, dummies: int) -> int:
-        """How many dummies there should be beside so many processors of users."""
+        """Return how many dummies should complement this many processors of users."""
         load = users + dummies
         if load > self.high:
             return max(0, dummies - (load - self.high))
@@ -81,7 +80,7 @@ class Band:
 
 @dataclass
 class SiteLoad:
-    """The local jobs of one site: users' by the time they end, and dummies; a job has one processor."""
+    """The local jobs of one site: users' by their end times, and dummies; a job has one processor."""
 
     name: str
     kind: LabSystem
@@ -95,7 +94,7 @@ class SiteLoad:
     samples: list[int] = field(default_factory=list)
 
     def open(self, now: float) -> None:
-        """From now on users come."""
+        """Let users come from now on."""
         offered = self.background.user_load * self.processors
         self._gap_s = self.background.user_execution_mean_s / offered if offered > 0 else math.inf
         self.next_user_at = now + self._draw_gap_s()
@@ -104,7 +103,7 @@ class SiteLoad:
         return exponential(self.rng, self._gap_s) if math.isfinite(self._gap_s) else math.inf
 
     def due_users(self, now: float) -> list[float]:
-        """The run times of the users that have come by now."""
+        """Return the run times of the users that have come by now."""
         found = []
         while self.next_user_at <= now:
             found.append(exponential(self.rng, self.background.user_execution_mean_s))
@@ -113,7 +112,7 @@ class SiteLoad:
 
 
 class LoadController:
-    """Holds the load of all sites of a lab, as a context; ``shares`` says afterwards how well."""
+    """Holds the load of all sites of a lab, as a context; ``shares`` returns the result afterwards."""
 
     def __init__(
         self, lab: Lab, grid: Grid, background: Background, seed: int, clock: Callable[[], float] = time.monotonic
@@ -135,7 +134,7 @@ class LoadController:
 
     @asynccontextmanager
     async def holding(self) -> AsyncIterator[None]:
-        """Hold the load while the block lasts; returns inside when every site is in its band for the first time."""
+        """Hold the load while the block lasts; the block begins when every site is in its band for the first time."""
         for site in self._sites:
             site.open(self._clock())
         await self._look()
@@ -150,7 +149,7 @@ class LoadController:
             await asyncio.gather(*(asyncio.to_thread(self._end_all, site) for site in self._sites))
 
     def shares(self) -> Mapping[str, float]:
-        """The mean share of each site that its local users held."""
+        """Return the mean share of each site that its local users held."""
         return {
             site.name: sum(site.samples) / len(site.samples) / site.processors for site in self._sites if site.samples
         }
@@ -164,7 +163,7 @@ class LoadController:
         await asyncio.gather(*(asyncio.to_thread(self._control, site) for site in self._sites))
 
     def _control(self, site: SiteLoad) -> None:
-        """Let users come and go, and make up with dummies for what they lack or exceed."""
+        """Let users come and go, and compensate with dummies."""
         now = self._clock()
         site.users = {job: ends_at for job, ends_at in site.users.items() if ends_at > now}
         for run_s in site.due_users(now):

@@ -1,6 +1,5 @@
-"""The simulation of the live experiment: a model fitted to what was measured of single jobs, and what it predicts for
-the same workload. Pure but for the simulator.
-"""
+"""The simulation of the live experiment: a model fitted to measurements of single jobs, and its predictions for the
+same workload. Pure except for the simulator."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ from koala_papers.live2006.runs import SITES_JOINED_BY, WorkloadDraw, arrivals, 
 
 # The papers' scheduler makes no plans, and only placed jobs preempt: parameters as a grid file has them.
 PAPERS_SCHEDULER: Mapping[str, object] = MappingProxyType({"plan_depth": 0, "preemption": "claiming-only"})
-# How often a simulation is made again with what the last one showed of who runs beside whom.
+# How often a simulation is repeated with the concurrent jobs that the previous one showed.
 ROUNDS = 4
-# How finely chances are added up, and how closely a time is found.
+# The number of steps in sums of chances, and in the search for a time.
 _STEPS = 200
 _HALVINGS = 30
 
@@ -30,11 +29,12 @@ replace = msgspec.structs.replace
 
 
 class SimulationModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulation is given: start-up times by site, execution times by application and processors, and by which
-    fraction a job on one cluster, or on several, takes longer for each job beside it that computes all the time.
+    """The input of a simulation: start-up times by site, execution times by application and processors, and the
+    fraction by which a job on one cluster, or on several, takes longer for each concurrent job that computes all the
+    time.
 
-    ``forms`` are the execution times in the form that a workload file has, ``times`` the same as they were measured
-    on each set of sites.
+    ``forms`` are the execution times in the form of a workload file, ``times`` the same as measured on each set of
+    sites.
     """
 
     startups: dict[str, Startup]
@@ -44,11 +44,11 @@ class SimulationModel(msgspec.Struct, frozen=True, kw_only=True):
     crowding_several: float = 0.0
 
     def by_clusters_s(self, kind: str) -> dict[int, float]:
-        """The mean execution time on so many clusters."""
+        """Return the mean execution time on each number of clusters."""
         return {clusters: fmean(times) for clusters, times in _by_clusters(self.times[kind]).items()}
 
     def as_json(self) -> dict[str, Any]:
-        """For the report."""
+        """Return it for the report."""
         return {
             "startups": {site: msgspec.to_builtins(startup) for site, startup in self.startups.items()},
             "applications": {
@@ -65,7 +65,8 @@ class SimulationModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def executions(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[float]]]:
-    """What was measured of single jobs: by application/processors and by clusters, a mean a repetition."""
+    """Return the measurements of single jobs: by application/processors and by clusters, a mean for each
+    repetition."""
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for calibration in calibrations:
         for kind, by_sites in _by_sites([calibration]).items():
@@ -75,7 +76,7 @@ def executions(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[int,
 
 
 def _by_sites(calibrations: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The mean time of single jobs, by application/processors and by the sites that they were on."""
+    """Return the mean time of single jobs, by application/processors and by their sites."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for calibration in calibrations:
         for key, seconds in calibration["executions"].items():
@@ -95,7 +96,7 @@ def _by_clusters(by_sites: Mapping[str, float]) -> dict[int, list[float]]:
 
 
 def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float]]:
-    """From placement to start, by components, a value a job."""
+    """Return the times from placement to start, by components, a value for each job."""
     found: dict[int, list[float]] = defaultdict(list)
     for places, seconds in starts(calibrations):
         found[len(places)].append(seconds)
@@ -103,12 +104,12 @@ def overheads(calibrations: Iterable[Mapping[str, Any]]) -> dict[int, list[float
 
 
 def starts(calibrations: Iterable[Mapping[str, Any]]) -> list[tuple[list[str], float]]:
-    """From placement to start, of every job: the site of each component, and the time."""
+    """Return for every job the site of each component, and the time from placement to start."""
     return [(places, seconds) for calibration in calibrations for places, seconds in calibration["overheads"]]
 
 
 def fitted(calibrations: Sequence[Mapping[str, Any]]) -> SimulationModel:
-    """The model that comes nearest to the measurements."""
+    """Return the model that comes nearest to the measurements."""
     times = _by_sites(calibrations)
     forms = {
         kind: form_of(
@@ -127,14 +128,15 @@ def fitted(calibrations: Sequence[Mapping[str, Any]]) -> SimulationModel:
 
 
 def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> float:
-    """By which fraction jobs on one cluster, or on several, took longer beside another than alone on the same
-    clusters, for each other that computes all the time: by least squares, as pairs share only some of their time."""
+    """Return by which fraction jobs on one cluster, or on several, took longer beside another job than alone on the
+    same clusters, for each other job that computes all the time: by least squares, since pairs share only some of
+    their time."""
     alone = _by_sites(calibrations)
     points = []
     for calibration in calibrations:
         for key, seconds in calibration["pairs"].items():
             kind, _, sites = key.rpartition("/")
-            # Beside what was measured alone in none of the seeds nothing can be compared.
+            # Without a measurement of a single job in any seed nothing can be compared.
             if (SITES_JOINED_BY not in sites) is of_one and sites in alone.get(kind, {}):
                 alone_s = alone[kind][sites]
                 computes = computing_share(computing_s(alone[kind]), alone_s)
@@ -144,22 +146,22 @@ def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> floa
 
 
 def computing_s(by_sites: Mapping[str, float]) -> float:
-    """How long a job computes: what it takes where it takes the least. The rest is distance, and batch systems."""
+    """Return how long a job computes: its shortest time. The rest is distance, and batch systems."""
     return min(by_sites.values())
 
 
 def computing_share(busy_s: float, seconds: float) -> float:
-    """Of the time of a job, the part in which it computes."""
+    """Return the share of a job's time in which it computes."""
     return min(1.0, busy_s / seconds)
 
 
 def fitted_startups(measured: Sequence[tuple[Sequence[str], float]]) -> dict[str, Startup]:
-    """Start-up times of components at each site with which jobs take the measured overheads, given as the site of
+    """Return start-up times of components at each site that reproduce the measured overheads, given as the site of
     each component and the time of the job.
 
-    What a site takes, and its spread, is that of jobs of one component there. A job starts with its last component,
-    and in a simulation each component draws its own time: the more components, the longer the longest. What jobs of
-    several take beyond that is for each further component, the same at all sites.
+    A site's start-up time, and its spread, is that of jobs of one component there. A job starts with its last
+    component, and in a simulation each component draws its own time: the more components, the longer the longest. The
+    excess of jobs of several components is attributed to each further component, the same at all sites.
     """
     alone: dict[str, list[float]] = defaultdict(list)
     several = []
@@ -174,7 +176,7 @@ def fitted_startups(measured: Sequence[tuple[Sequence[str], float]]) -> dict[str
 
 
 def _further_s(startups: Mapping[str, Startup], several: Sequence[tuple[Sequence[str], float]]) -> float:
-    """What each further component takes, such that these jobs take the measured time on average."""
+    """Return the time of each further component with which these jobs take the measured time on average."""
     wanted_s = fmean(seconds for _, seconds in several)
 
     def modelled_s(further_s: float) -> float:
@@ -191,7 +193,7 @@ def _further_s(startups: Mapping[str, Startup], several: Sequence[tuple[Sequence
 
 
 def longest_startup_s(startups: Mapping[str, Startup], places: Sequence[str]) -> float:
-    """The mean of the longest start-up of components at these sites, each of which draws its own."""
+    """Return the mean of the longest start-up of components at these sites, each of which draws its own."""
     bounds = []
     for place in places:
         startup = startups[place]
@@ -205,7 +207,7 @@ def longest_startup_s(startups: Mapping[str, Startup], places: Sequence[str]) ->
 
 
 def _all_over(bounds: Sequence[tuple[float, float]], at_s: float) -> float:
-    """The chance that times which are uniform between these bounds are all over."""
+    """Return the chance that times which are uniform between these bounds are all over."""
     return math.prod(
         1.0 if at_s >= high_s else max(0.0, (at_s - low_s) / (high_s - low_s)) for low_s, high_s in bounds
     )
@@ -218,7 +220,7 @@ def _jitter(values: Sequence[float]) -> float:
 
 
 def simulated_grid(grid: Grid, startups: Mapping[str, Startup], background: Background) -> Grid:
-    """The lab's grid for a simulation, with the users that the load controller stands for."""
+    """Return the lab's grid for a simulation, with the users that the load controller represents."""
     sites = tuple(
         replace(
             site,
@@ -232,7 +234,7 @@ def simulated_grid(grid: Grid, startups: Mapping[str, Startup], background: Back
 
 
 def timed(model: SimulationModel, jobs: Iterable[Arrival]) -> list[Arrival]:
-    """The jobs with the execution times of the model."""
+    """Return the jobs with the execution times of the model."""
     found = []
     for arrival in jobs:
         request = arrival.request
@@ -245,7 +247,8 @@ def timed(model: SimulationModel, jobs: Iterable[Arrival]) -> list[Arrival]:
 def predicted(
     model: SimulationModel, grid: Grid, policy: str, drawn: WorkloadDraw, background: Background, runs: int
 ) -> list[dict[str, Any]]:
-    """What the simulator makes of the same jobs beside the same users, under other start-up times in each run."""
+    """Return the simulator's results for the same jobs beside the same users, with other start-up times in each
+    run."""
     simulated = simulated_grid(grid, model.startups, replace(background, seed=drawn.seed))
     jobs = timed(model, arrivals(grid, drawn, policy))
     first_s = jobs[0].at_s
@@ -254,11 +257,11 @@ def predicted(
 
 
 def _settled(model: SimulationModel, grid: Grid, jobs: Sequence[Arrival], policy: str, seed: int) -> Result:
-    """A simulation in which each job takes the time that was measured on the clusters that it combines, and as much
-    longer as those that it finds beside it make it.
+    """Return a simulation in which each job takes the measured time on its clusters, lengthened by its concurrent
+    jobs.
 
-    Where a job goes and who is beside it follows from a simulation, so that it is made again until that hardly
-    changes. The first one goes by the form of workload files.
+    The places of a job and its concurrent jobs follow from a simulation, so it is repeated until they hardly change.
+    The first one uses the form of workload files.
     """
     result = simulate(grid, Workload.from_arrivals(jobs), policy=policy, seed=seed)
     for _ in range(ROUNDS):
@@ -272,13 +275,13 @@ def _settled(model: SimulationModel, grid: Grid, jobs: Sequence[Arrival], policy
 
 
 def measured_s(model: SimulationModel, row: JobRow) -> float:
-    """The execution time that single jobs had on these sites; by the form where that was not measured."""
+    """Return the execution time of single jobs on these sites; by the form if that was not measured."""
     kind = _kind(row)
     return model.times[kind].get(sites_of(row)) or model.forms[kind].seconds(row.processors, max(1, row.clusters))
 
 
 def crowded_factors(model: SimulationModel, rows: Sequence[JobRow]) -> list[float]:
-    """By which factor each job takes longer for the jobs that ran while it did. These count by the time that they
+    """Return the factor by which each job takes longer because of concurrent jobs. These count by the time that they
     share with it, and by the part of their time in which they compute."""
     computes = {
         row.job: computing_share(computing_s(model.times[_kind(row)]), measured_s(model, row)) for row in rows

@@ -1,6 +1,5 @@
-"""What is run live: single jobs on an otherwise idle lab, from which the model of the simulation comes, and the
-workload of the paper in small under each policy. Both are replays: see ``koala.study.replay``.
-"""
+"""The live runs: single jobs on an otherwise idle lab, the source of the simulation's model, and the workload of the
+paper at small scale under each policy. Both are replays: see ``koala.study.replay``."""
 
 from __future__ import annotations
 
@@ -25,14 +24,15 @@ from koala_papers.live2006.host import undisturbed
 from koala_papers.live2006.load import LoadController
 
 APPLICATIONS = ("laplace", "heat")
-# Processors of a job -> the numbers of components that it is divided into under WF and CM.
+# Processors of a job -> its numbers of components under WF and CM.
 SIZES: dict[int, tuple[int, ...]] = {4: (2,), 6: (2, 3)}
-# The start-up of so many components is measured; more than there are sites share some.
+# The numbers of components with a measured start-up; if there are more than sites, some share a site.
 COMPONENTS = (1, 2, 3, 4)
 STARTS = 6
-# Single jobs come at any moment of so long: a batch system that starts jobs in rounds would be met in step.
+# Single jobs come at a random moment in this period, to avoid synchrony with a batch system that starts jobs in
+# rounds.
 PAUSE_S = 2.0
-# Between the names of the sites in a job's row.
+# Separates the names of the sites in a job's row.
 SITES_JOINED_BY = "+"
 WALLTIME_S = 300
 # Long enough for any job of a calibration, which never waits for another.
@@ -40,8 +40,8 @@ _MODEL_S = 10.0
 
 
 class SolverProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What the applications solve: ``size`` x ``size`` points, for so many iterations, of which each takes so long
-    beyond its computing."""
+    """The problem of the applications: ``size`` x ``size`` points, for a number of iterations, each with an
+    additional rest."""
 
     size: int
     work_ms: float = 0.0
@@ -50,7 +50,7 @@ class SolverProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadDraw(msgspec.Struct, frozen=True, kw_only=True):
-    """The jobs of a run: how many, how often one comes, and the seed of all draws."""
+    """The jobs of a run: their number, their interarrival time, and the seed of all draws."""
 
     jobs: int
     interarrival_s: float
@@ -58,7 +58,7 @@ class WorkloadDraw(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def programs(problem: SolverProblem) -> dict[str, Callable[[Request], Program]]:
-    """The real solvers, by the names that the workload has for them."""
+    """Return the real solvers, by the names that the workload has for them."""
 
     def laplace(_request: Request) -> Program:
         return _solver(problem, "laplace", "--tolerance", "0", "--iterations-max", str(problem.laplace_iterations))
@@ -72,7 +72,7 @@ def programs(problem: SolverProblem) -> dict[str, Callable[[Request], Program]]:
 def _solver(problem: SolverProblem, name: str, *arguments: str) -> Program:
     work = ("--work-ms", str(problem.work_ms))
     words = ("-m", f"koala.examples.applications.{name}", "--size", str(problem.size), *work, *arguments)
-    # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
+    # The solvers are single-threaded; threads of numpy would only disturb the other processes.
     environment = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
     return Program(Application(executable=sys.executable, arguments=words, environment=environment), JobType.MPI)
 
@@ -81,8 +81,7 @@ def _solver(problem: SolverProblem, name: str, *arguments: str) -> Program:
 
 
 def arrivals(grid: Grid, drawn: WorkloadDraw, policy: str) -> list[Arrival]:
-    """The jobs of one run, with execution times that are yet to be filled in; for all policies the same but for what
-    they ask for."""
+    """Return the jobs of one run, without their execution times; only their requests differ between policies."""
     sizes = ", ".join(
         f"{{processors: {processors}, components: [{', '.join(map(str, components))}]}}"
         for processors, components in SIZES.items()
@@ -104,7 +103,7 @@ generate:
 async def run_policy(
     live: LiveGrid, policy: str, drawn: WorkloadDraw, problem: SolverProblem, background: Background
 ) -> dict[str, Any]:
-    """The workload under one policy, measured."""
+    """Run the workload under one policy, and return its measures."""
     settings = ReplaySettings(policy=policy, programs=programs(problem))
     made = plan_replay("live2006", arrivals(live.grid, drawn, policy), live.grid, settings)
     controller = LoadController(live.lab, live.grid, background, drawn.seed)
@@ -119,12 +118,12 @@ async def run_policy(
 
 
 def run_measures(result: Result) -> dict[str, Any]:
-    """The measures of a run, live or simulated, and how many jobs were on each set of sites."""
+    """Return the measures of a run, live or simulated, and how many jobs were on each set of sites."""
     return {**measures(result), "sites": dict(Counter(sites_of(row) for row in result.rows()))}
 
 
 def _as_json(row: JobRow) -> dict[str, Any]:
-    """Of one job, what it was, where it went and what it took."""
+    """Return a job's properties, its places and its times."""
     return {
         "name": row.name,
         "processors": row.processors,
@@ -148,8 +147,8 @@ async def _replayed(live: LiveGrid, made: ReplayPlan, controller: LoadController
 def calibrated(
     live: LiveGrid, problem: SolverProblem, background: Background, seed: int, stolen_percent_max: float
 ) -> dict[str, Any]:
-    """The start-up of each number of components, each application and size alone on one, two and all clusters, and
-    beside another one like it."""
+    """Return the start-up of each number of components, each application and size alone on one, two and all clusters,
+    and beside another job like it."""
     return asyncio.run(_calibrated(live, problem, background, seed, stolen_percent_max))
 
 
@@ -190,19 +189,19 @@ async def _calibrated(
 
 
 def overlap_s(one: JobRow, other: JobRow) -> float:
-    """How long both ran at the same time."""
+    """Return how long both ran at the same time."""
     if one.started is None or one.finished is None or other.started is None or other.finished is None:
         return 0.0
     return max(0.0, min(one.finished, other.finished) - max(one.started, other.started))
 
 
 def _places(request: Request) -> list[str]:
-    """The site of each component."""
+    """Return the site of each component."""
     return [component.site or "" for component in request.components]
 
 
 async def _rows(live: LiveGrid, client: AsyncClient, problem: SolverProblem, *requests: Request) -> list[JobRow]:
-    """Run these jobs together, and nothing else; CalibrationError where one is not done."""
+    """Run these jobs together, and nothing else; raise CalibrationError if one is not done."""
     together = [Arrival(0.0, request, _MODEL_S) for request in requests]
     made = plan_replay(requests[0].name, together, live.grid, ReplaySettings(programs=programs(problem)))
     overview = await client.overview()
@@ -219,7 +218,7 @@ def _key(row: JobRow) -> str:
 
 
 def sites_of(row: JobRow) -> str:
-    """The sites that a job was on, whichever it was placed on first."""
+    """Return the sites of a job, independent of the order of placement."""
     return SITES_JOINED_BY.join(sorted(row.sites.split(SITES_JOINED_BY)))
 
 
@@ -232,20 +231,20 @@ class CalibrationError(RuntimeError):
     """A job of the calibration did not end well."""
 
     def for_user(self) -> str:
-        """Which job, and why."""
+        """Return which job, and why."""
         return str(self)
 
 
 def _starts(grid: Grid, seed: int) -> Iterator[Request]:
-    """Short jobs of each number of components; the sites take turns."""
+    """Yield short jobs of each number of components; the sites take turns."""
     names = [site.name for site in grid.sites]
     for turn, components in itertools.product(range(STARTS), COMPONENTS):
         yield _fixed(SLEEPER, components, _in_turn(names, components, seed + turn))
 
 
 def _single_jobs(grid: Grid, seed: int) -> Iterator[Request]:
-    """Every application and size on one set of so many clusters for each number of them; the sets take turns, so that
-    as many seeds as there are sites see all of them."""
+    """Yield every application and size on one set of clusters for each number of clusters; the sets take turns, so
+    that as many seeds as there are sites cover all of them."""
     names = [site.name for site in grid.sites]
     for turn, (application, processors) in enumerate(itertools.product(APPLICATIONS, SIZES), seed):
         for clusters in range(1, len(names) + 1):
@@ -254,7 +253,7 @@ def _single_jobs(grid: Grid, seed: int) -> Iterator[Request]:
 
 
 def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
-    """Two of a kind at the same time, on one cluster each or on two each, in turn."""
+    """Yield two equal jobs at the same time, on one cluster each or on two each, in turn."""
     names = [site.name for site in grid.sites]
     kinds = itertools.product(APPLICATIONS, SIZES)
     for turn, (application, processors) in enumerate(kinds, seed):
@@ -266,12 +265,12 @@ def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
 
 
 def _in_turn(names: Sequence[str], count: int, turn: int) -> list[str]:
-    """So many names, from one that is another each turn."""
+    """Return this many names, beginning at another one each turn."""
     return [names[(turn + index) % len(names)] for index in range(count)]
 
 
 def _fixed(application: str, processors: int, sites: Sequence[str]) -> Request:
-    """A job with a component on each of these sites."""
+    """Return a job with a component on each of these sites."""
     real = Application(executable=SLEEPER, arguments=("0.2",)) if application == SLEEPER else None
     return Request(
         name=application,

@@ -1,8 +1,7 @@
-"""The experiment of 2006 in small and live: real Laplace and Heat jobs under WF, CM and FCM on real batch systems.
+"""The experiment of 2006 live at small scale: real Laplace and Heat jobs under WF, CM and FCM on real batch systems.
 
-Here is what is run and in which order. The lab and its daemon are in ``lab``, other users in
-``load``, the jobs in ``runs``, how they are left alone in ``host``, the simulation in
-``model``, the rest in ``findings``.
+This module defines the runs and their order. ``lab`` has the lab and its daemon, ``load`` other users, ``runs`` the
+jobs, ``host`` the check for disturbances, ``model`` the simulation, ``findings`` the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from koala_papers.experiment import PaperExperiment
 from koala_papers.koala2006.study import POLICIES
 
 if TYPE_CHECKING:
-    # These bring the client and the lab along, which a list of experiments needs not wait for.
+    # These import the client and the lab, which a list of experiments does not need.
     from koala.study.live import LabSize
     from koala_papers.live2006.runs import SolverProblem
 
@@ -67,11 +66,11 @@ METHOD = (
     ),
 )
 
-# What is kept of a measurement of another form is not taken for one of this.
+# The version of stored measurements; other versions are not used.
 FORM = 5
-# Parameters that only the conclusion uses, or that say which seeds are measured and not how.
+# Parameters that only the conclusion uses, or that select the measured seeds without changing a measurement.
 NOT_MEASURED = ("simulations", "agree_percent", "calibrations")
-# Those of the jobs under the policies, which say nothing of single jobs.
+# Parameters of the jobs under the policies, without effect on single jobs.
 OF_POLICIES = ("jobs", "interarrival_s")
 
 Jobs = Annotated[int, msgspec.Meta(ge=2, le=1_000)]
@@ -82,19 +81,19 @@ Port = Annotated[int, msgspec.Meta(ge=1_024, le=60_000)]
 
 
 class Live2006Parameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs``, ``interarrival_s``: how many jobs a run has, and the mean time between two;
-    - ``calibrations``: under how many of the first seeds single jobs are measured;
-    - ``size``, ``laplace_iterations``, ``heat_iterations``: what the applications solve;
-    - ``work_ms``: how long they rest in each iteration, in the place of more computing;
+    - ``jobs``, ``interarrival_s``: the number of jobs in a run, and the mean time between two;
+    - ``calibrations``: the number of first seeds under which single jobs are measured;
+    - ``size``, ``laplace_iterations``, ``heat_iterations``: the problem of the applications;
+    - ``work_ms``: their rest in each iteration, which replaces more computing;
     - ``nodes``, ``processors_per_node``, ``slots``: the size of each Slurm cluster, and of the Grid Engine cell;
     - ``rate_mbit_s``, ``delay_ms``: the links between the sites;
-    - ``user_load``, ``user_execution_s``: what users of the sites ask for on average, as a share of the site;
+    - ``user_load``, ``user_execution_s``: the mean requests of the sites' users, as a share of the site;
     - ``band_low``, ``band_high``: the band in which the load of each site is held;
-    - ``simulations``: how many simulations each prediction is the mean of;
+    - ``simulations``: the number of simulations behind each prediction;
     - ``agree_percent``: how far a prediction may be from the measurement;
-    - ``stolen_percent_max``: a measurement from which the host withheld more of the processor time is made again;
+    - ``stolen_percent_max``: a measurement from which the host withheld more of the processor time is repeated;
     - ``first_port``: the first of the ports that the lab uses.
     """
 
@@ -121,7 +120,7 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def lab(self) -> LabSize:
-        """The lab that is measured on."""
+        """The lab for the measurements."""
         from koala.study.live import LabSize
 
         return LabSize(
@@ -146,7 +145,7 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> SolverProblem:
-        """What the applications solve."""
+        """The problem of the applications."""
         from koala_papers.live2006.runs import SolverProblem
 
         return SolverProblem(
@@ -158,7 +157,7 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
 
 
 class Live2006(PaperExperiment[Live2006Parameters]):
-    """Single jobs and all policies for each seed. Results are kept as those of any experiment: --fresh measures
+    """Single jobs and all policies for each seed. Results are stored like those of any experiment: --fresh measures
     again."""
 
     name = "live2006"
@@ -237,8 +236,8 @@ class Live2006(PaperExperiment[Live2006Parameters]):
 
 
 def _in_order(number: int, *, is_calibrated: bool) -> list[str | None]:
-    """What is measured under a seed, by its number: the policies from another one on each time, and single jobs,
-    which are no policy, before them or after them in turn."""
+    """Return the measurements under a seed, by its number: the policies, rotated each time, and single jobs, which
+    are no policy, before them or after them in turn."""
     policies: list[str | None] = [*POLICIES]
     first = number % len(policies)
     turned = policies[first:] + policies[:first]

@@ -1,7 +1,7 @@
-"""Which runs the study of mini-grids consists of: every case, and under how many seeds it is run at first.
+"""The runs of the study of mini-grids: every case, and its number of seeds at first.
 
-A case is a policy with its threshold, on jobs of some bandwidth and pattern, on a grid of some wiring. How a case is
-run is in ``runs``; what the results say in ``claims``, ``duels`` and ``figures``.
+A case is a policy with its threshold, on jobs of some bandwidth and pattern, on a grid of some wiring. ``runs``
+executes a case; ``claims``, ``duels`` and ``figures`` evaluate the results.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ LOW_BSBW, HIGH_BSBW = 300.0, 800.0
 FULL_LSLT = 1.0
 # The chunks over which B3 goes from B1 to Migration-Only.
 CHUNKS_TO_THE_ENDS = (0.25, 0.5, 0.6, 0.7, 0.85, 0.95, 1.0)
-# What B3 and A1 may use besides where our own policies are compared with the best of them: the settings that were
-# best in a wider search at a quarter of the size. There B3 had chunks and thresholds that were up to two seconds
-# better still; for A1 other thresholds were searched up to 400 Mbit/s only, and none was better.
+# Further chunks of B3 and thresholds of A1 for the comparison with our own policies: the best settings of a wider
+# search at a quarter of the size. There B3 had chunks and thresholds that were up to two seconds better still; for A1
+# other thresholds were searched up to 400 Mbit/s only, and none was better.
 RIVAL_CHUNKS = (0.5, 0.6)
 RIVAL_LSLT = 0.8
 # Chunks and thresholds that were best at no bandwidth under three seeds (201 to 203).
 NEVER_BEST = ((0.6, FULL_LSLT), (0.9, RIVAL_LSLT))
 RIVAL_SATISFY = "A1(objective=least-bandwidth)"
-# The other orders in which A1 may look for its first solution; the paper does not say which is its.
+# The other orders in which A1 may search for its first solution; the paper does not name its own.
 A1_ORDERS = {"most-free": "A1(order=most-free)", "least-bandwidth": RIVAL_SATISFY}
-# Up to here Initial has a steady state, or nearly; beyond, a run takes long and tells little.
+# Up to here Initial has a steady state, or nearly; beyond, a run takes long and shows little.
 INITIAL_BSBW = 400.0
 MIXED = (200.0, 900.0)
 PATTERNS = ("all-to-all", "ring", "cube", "master-worker")
@@ -41,9 +41,9 @@ PATTERN_BSBW = 500.0
 STAR, ISLANDS = "star", "islands"
 ISLAND_BSBWS = (LOW_BSBW, HIGH_BSBW)
 CLUSTERS = 4
-# The modules that patterns and wirings are tried with.
+# The modules for the tests of patterns and wirings.
 SELECTED = ("A1", OWN_A, "B1", "B3(chunk=0.85)", OWN_B)
-# Those that ours are to beat on every one of them. A1 that looks at the most idle first was worse than with the least
+# Our module must beat these on every pattern and wiring. A1 with the most idle first was worse than with the least
 # bandwidth on each, or the same on rings, under every one of eight seeds (201 to 208).
 PATTERN_RIVALS = ("A1", RIVAL_SATISFY, "B3(chunk=0.85)")
 
@@ -54,18 +54,18 @@ Seeds = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 
 
 class MiniGridParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``jobs_per_cluster``: how many jobs come to each of the four clusters in a run;
+    - ``jobs_per_cluster``: the number of jobs for each of the four clusters in a run;
     - ``bsbw``: the bisection bandwidths, in Mbit/s;
     - ``lslt``: the thresholds, as shares of a link's capacity;
     - ``chunks``: those of B3, as shares of a job;
-    - ``lslt_seeds``: under how many seeds, of those of the first look, B3 is tried over the thresholds, and so are
-      our own policies and their rivals, and mixed bandwidths;
-    - ``pattern_seeds``: under how many patterns and wirings are;
-    - ``surface_seeds``: under how many the surfaces over thresholds and bandwidths are, and wirings at the low and
+    - ``lslt_seeds``: the number of seeds, among those of the first look, for B3 over the thresholds, our own
+      policies and their rivals, and mixed bandwidths;
+    - ``pattern_seeds``: the number for patterns and wirings;
+    - ``surface_seeds``: the number for the surfaces over thresholds and bandwidths, and for wirings at the low and
       the high bandwidth;
-    - ``clusters``: how many clusters there are; the paper has grids of 2, 4 and 8.
+    - ``clusters``: the number of clusters; the paper has grids of 2, 4 and 8.
     """
 
     jobs_per_cluster: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] = 400_000
@@ -81,9 +81,9 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
 class MiniGridCase(msgspec.Struct, frozen=True, order=True):
     """One point of the study, without its seed.
 
-    ``policy`` is a name of the catalogue with its parameters but for the threshold, which is ``lslt``: None for a
-    policy that has none, or that goes by its own. Every job's bandwidth is drawn from ``bsbw_low`` to ``bsbw_high``,
-    in Mbit/s; both are the same where all are alike. With ``whole_gaps`` jobs come whole seconds apart.
+    ``policy`` is a name of the catalogue with its parameters except the threshold, which is ``lslt``: None for a
+    policy without one, or with a choice of its own. Every job's bandwidth is drawn from ``bsbw_low`` to
+    ``bsbw_high``, in Mbit/s; both are the same if all are alike. With ``whole_gaps`` jobs come whole seconds apart.
     """
 
     policy: str
@@ -96,57 +96,57 @@ class MiniGridCase(msgspec.Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """The policy with its threshold, as the catalogue reads it."""
+        """The policy with its threshold, in the catalogue's syntax."""
         if self.lslt is None:
             return self.policy
         said = f"lslt={self.lslt:g}"
         return f"{self.policy[:-1]}, {said})" if self.policy.endswith(")") else f"{self.policy}({said})"
 
     def in_words(self) -> str:
-        """For people."""
+        """Return its name for people."""
         mixed = f"{self.bsbw_low:g}-{self.bsbw_high:g}" if self.bsbw_low != self.bsbw_high else f"{self.bsbw_low:g}"
         others = [each for each in (self.pattern, self.wiring) if each not in (PATTERNS[0], STAR)]
         gaps = ["gaps of whole seconds"] if self.whole_gaps else []
         return ", ".join([self.name, f"{mixed} Mbit/s", *others, *gaps])
 
     def as_work(self) -> dict[str, Any]:
-        """All that it is, for a unit of work."""
+        """Return all its properties, for a unit of work."""
         built: dict[str, Any] = msgspec.to_builtins(self)
         return built
 
 
 def at(policy: str, bsbw: float, lslt: float | None = FULL_LSLT) -> MiniGridCase:
-    """The policy where all jobs have this bandwidth."""
+    """Return the case of the policy with this bandwidth for all jobs."""
     return MiniGridCase(policy, lslt, bsbw, bsbw)
 
 
 def alone(policy: str, *, whole_gaps: bool = False) -> MiniGridCase:
-    """A policy that no bandwidth matters to."""
+    """Return the case of a policy that ignores bandwidths."""
     return MiniGridCase(policy, whole_gaps=whole_gaps)
 
 
 def mixed(policy: str, lslt: float | None = FULL_LSLT) -> MiniGridCase:
-    """The policy where each job has a bandwidth of its own."""
+    """Return the case of the policy with a bandwidth of its own for each job."""
     return MiniGridCase(policy, lslt, *MIXED)
 
 
 def chunked(chunk: float) -> str:
-    """B3 with this chunk."""
+    """Return B3 with this chunk."""
     return f"B3(chunk={chunk:g})"
 
 
 def selected(policy: str, bsbw: float, pattern: str = PATTERNS[0], wiring: str = STAR) -> MiniGridCase:
-    """A policy on another pattern or wiring."""
+    """Return the case of a policy on another pattern or wiring."""
     return MiniGridCase(policy, None if policy in (OWN_A, OWN_B) else FULL_LSLT, bsbw, bsbw, pattern, wiring)
 
 
 def modules(parameters: MiniGridParameters) -> tuple[str, ...]:
-    """The policies with a threshold, in the order of the paper."""
+    """Return the policies with a threshold, in the order of the paper."""
     return (*PLAIN_MODULES, *map(chunked, parameters.chunks))
 
 
 def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
-    """Those that the paper draws as surfaces: of B3 the smallest and the largest chunk."""
+    """Return the policies that the paper draws as surfaces: of B3 the smallest and the largest chunk."""
     return (*PLAIN_MODULES, *map(chunked, sorted({min(parameters.chunks), max(parameters.chunks)})))
 
 
@@ -154,7 +154,7 @@ def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
 
 
 def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridCase]:
-    """The cases of a seed of the first look, by its number from 0 on, each once."""
+    """Return the cases of a seed of the first look, by its number from 0 on, each once."""
     found = list(_always(parameters))
     if seed_number < parameters.lslt_seeds:
         found += _chunks_by_threshold(parameters)
@@ -168,7 +168,7 @@ def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridC
 
 
 def in_order(cases: Iterable[MiniGridCase]) -> list[MiniGridCase]:
-    """Each of them once; those with the same jobs beside each other, since drawing jobs takes its time."""
+    """Return each case once, with cases of the same jobs beside each other, since drawing jobs takes time."""
     return sorted(set(cases), key=_by_jobs)
 
 
@@ -178,7 +178,7 @@ def _by_jobs(case: MiniGridCase) -> tuple[Any, ...]:
 
 
 def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
-    """What every seed gets: the bounds, every module at the full threshold, and B3 with further chunks."""
+    """Yield the cases of every seed: the bounds, every module at the full threshold, and B3 with further chunks."""
     for policy in (IDEAL, MIGRATION_ONLY):
         yield alone(policy)
         yield alone(policy, whole_gaps=True)
@@ -193,7 +193,7 @@ def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
 
 
 def _chunks_by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
-    """B3 at a low and a high bandwidth, over all thresholds; and Initial where it is slow."""
+    """Yield B3 at a low and a high bandwidth, over all thresholds; and Initial where it is slow."""
     for bsbw in parameters.bsbw:
         yield at(INITIAL, bsbw, None)
     for bsbw in (LOW_BSBW, HIGH_BSBW):
@@ -203,13 +203,13 @@ def _chunks_by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCas
 
 
 def surface_bandwidths(parameters: MiniGridParameters) -> tuple[float, ...]:
-    """Every second bandwidth and the greatest: enough to show where the surfaces rise."""
+    """Return every second bandwidth and the greatest: enough to show where the surfaces rise."""
     ordered = sorted(parameters.bsbw)
     return tuple(sorted({*ordered[::2], ordered[-1]}))
 
 
 def _surfaces(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
-    """The modules of the surfaces over bandwidths and thresholds, and those of lines over thresholds."""
+    """Yield the modules of the surfaces over bandwidths and thresholds, and those of lines over thresholds."""
     for lslt in parameters.lslt:
         for bsbw in surface_bandwidths(parameters):
             for policy in surface_modules(parameters):
@@ -220,7 +220,7 @@ def _surfaces(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
 
 
 def rivals_of(parameters: MiniGridParameters) -> dict[str, list[tuple[str, float]]]:
-    """By policy of our own, the policies and thresholds of the paper's kind that it is compared with the best of."""
+    """Return for each policy of our own the paper's policies and thresholds whose best is its rival."""
     chunks = (*RIVAL_CHUNKS, *parameters.chunks)
     pairs = ((chunk, lslt) for chunk in chunks for lslt in (RIVAL_LSLT, FULL_LSLT))
     return {
@@ -230,7 +230,7 @@ def rivals_of(parameters: MiniGridParameters) -> dict[str, list[tuple[str, float
 
 
 def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
-    """Our own policies and those they are compared with, on all bandwidths and on mixed ones."""
+    """Yield our own policies and their rivals, on all bandwidths and on mixed ones."""
     for own, rivals in rivals_of(parameters).items():
         for policy, lslt in ((own, None), *rivals):
             for bsbw in parameters.bsbw:
@@ -241,7 +241,7 @@ def _own_and_rivals(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
 
 
 def places() -> list[tuple[str, str]]:
-    """Every pattern of communication on every wiring."""
+    """Return every pattern of communication on every wiring."""
     return [(pattern, wiring) for wiring in (STAR, ISLANDS) for pattern in PATTERNS]
 
 

@@ -36,22 +36,22 @@ from koala_papers.minigrid.cases import (
 )
 from koala_papers.minigrid.data import BySeed, MiniGridData
 
-# What the paper measured, and how near to it this is to come.
+# The paper's measurements, and the required closeness to them.
 PAPERS_S = {IDEAL: 735.0, MIGRATION_ONLY: 1087.0}
 NEAR_SHARE = 0.04
-# Where the times between jobs are whole seconds, as the paper's seem to be, this is to come nearer.
+# With whole seconds between jobs, as the paper seems to have, the result must be at least this close.
 WHOLE_GAPS_NEAR_SHARE = 0.02
-# "Soon" is not said in numbers: by here Initial must be worse than no co-allocation at all, and beyond.
+# The paper gives no number for "soon": at this bandwidth and beyond, Initial must be worse than no co-allocation.
 SOON_MBIT_S = 400.0
-# Demands are whole bits per second, so that a link may be used beyond the threshold by the rounding of one.
+# Demands are whole bits per second, so a link may exceed the threshold by the rounding of one.
 ROUNDING_SHARE = 1e-6
-# As near as two runs come that decide alike for all jobs but a few.
+# The distance between two runs that decide alike for all jobs but a few.
 ALIKE_S = 1.0
 PAPERS_CHUNK = 0.85
 
 
 def claims(data: MiniGridData) -> list[PaperClaim]:
-    """All of them, with their verdicts."""
+    """Return all claims, with their verdicts."""
     orders = [partial(_better_than_initial, f"C16-{order}", (policy,)) for order, policy in A1_ORDERS.items()]
     judges: list[Callable[[MiniGridData], PaperClaim]] = [
         _bounds,
@@ -71,7 +71,7 @@ def claims(data: MiniGridData) -> list[PaperClaim]:
 
 
 def _line(data: MiniGridData, policy: str, lslt: float | None = FULL_LSLT) -> list[MiniGridCase]:
-    """The policy at every bandwidth at which it was run."""
+    """Return the policy at every bandwidth at which it was run."""
     return [case for bsbw in data.parameters.bsbw if data.has(case := at(policy, bsbw, lslt))]
 
 
@@ -86,7 +86,7 @@ def _less(first: BySeed, second: BySeed, confidence: float = CONFIDENCE) -> Inte
 
 
 def _bounds(data: MiniGridData, *, whole_gaps: bool = False) -> PaperClaim:
-    """What the paper measured at the ends; also with gaps of whole seconds, a third of a percent more load."""
+    """Return the claim on the paper's bounds; also with gaps of whole seconds, a third of a percent more load."""
     name = "C14-whole-seconds" if whole_gaps else "C14"
     text = "The mean turnaround is 735 s when links are unlimited and 1087 s without co-allocation"
     text += ": with jobs that come whole seconds apart." if whole_gaps else "."
@@ -171,7 +171,7 @@ def _never_beyond(data: MiniGridData) -> PaperClaim:
 
 
 def _exactly(value: float, runs: int) -> Interval:
-    """A greatest value: there is nothing uncertain about it."""
+    """Return a greatest value as an interval without uncertainty."""
     return Interval(value, value, value, runs)
 
 
@@ -180,14 +180,15 @@ def _runs(data: MiniGridData, cases: Iterable[MiniGridCase]) -> int:
 
 
 def _stable(data: MiniGridData) -> PaperClaim:
-    """In two parts: it varies less over the bandwidths than the others of its class, and it beats A1 somewhere."""
+    """Return a claim in two parts: it varies less over the bandwidths than the others of its class, and beats A1
+    somewhere."""
     comparisons: list[Comparison] = []
     for chunk in _chunks(data):
         for other in ("B1", "B2", "B4"):
             spread = _less(data.spread(_line(data, chunk)), data.spread(_line(data, other)))
             comparisons.append(below(f"how much {chunk} varies over the bandwidths, less {other}", spread))
     tried = [(at(chunk, bsbw), at("A1", bsbw)) for chunk in _chunks(data) for bsbw in data.parameters.bsbw]
-    # The best of so many is lucky too: the interval is widened so that all of them hold together.
+    # The best of several is lucky too: the interval is widened so that all of them hold together.
     confidence = 1 - (1 - CONFIDENCE) / len(tried)
     one, other_case = min(tried, key=lambda pair: data.difference(*pair).high)
     best = data.difference(one, other_case, confidence)
@@ -245,13 +246,13 @@ def _at_the_ends(data: MiniGridData) -> PaperClaim:
 
 
 def _gap(data: MiniGridData, case: MiniGridCase, end: MiniGridCase) -> BySeed:
-    """How far apart two cases are, whichever is better."""
+    """Return the absolute difference of two cases."""
     ours, its = data.values(case), data.values(end)
     return {seed: abs(ours[seed] - its[seed]) for seed in ours.keys() & its.keys()}
 
 
 def _overall(data: MiniGridData, policy: str) -> BySeed:
-    """The mean over all bandwidths at a threshold of 100 %."""
+    """Return the mean over all bandwidths at a threshold of 100 %."""
     return data.over(_line(data, policy))
 
 
@@ -301,7 +302,7 @@ def _chunk_rivals(data: MiniGridData) -> list[str]:
 
 
 def _best_chunk_at_worst(data: MiniGridData) -> PaperClaim:
-    """Best overall, read as: the least at the bandwidth that is worst for it."""
+    """Return the claim with "best overall" as the least time at the chunk's worst bandwidth."""
     papers = chunked(PAPERS_CHUNK)
     comparisons = [
         below(f"{papers} - {other}, at the worst bandwidth of each", _less(_worst(data, papers), _worst(data, other)))
@@ -316,7 +317,8 @@ def _worst(data: MiniGridData, policy: str) -> BySeed:
 
 
 def _best_chunk_by_threshold(data: MiniGridData) -> PaperClaim:
-    """Best overall, read as: at every threshold, on average over the low and the high bandwidth."""
+    """Return the claim with "best overall" as best at every threshold, on average over the low and the high
+    bandwidth."""
     papers = chunked(PAPERS_CHUNK)
     comparisons: list[Comparison] = []
     best: list[str] = []

@@ -12,14 +12,14 @@ from koala.study import CONFIDENCE, FinishedUnit, Interval, PaperClaim, mean_int
 from koala_papers.minigrid.cases import MiniGridCase, MiniGridParameters
 
 TURNAROUND = "mean_turnaround_s"
-# A run has a steady state when jobs of its last quarter take less than so many times as long as those of its second.
+# A run has a steady state if the time of its last quarter's jobs is below this multiple of its second quarter's.
 STEADY_GROWTH = 1.5
 
 BySeed = dict[int, float]
 
 
 class MiniGridData:
-    """All results. What was not run is not there: ``has`` tells."""
+    """All results. ``has`` tests if a case was run."""
 
     def __init__(self, parameters: MiniGridParameters, results: Sequence[FinishedUnit]) -> None:
         self.parameters = parameters
@@ -32,66 +32,66 @@ class MiniGridData:
         self.count = len(results)
 
     def cases(self) -> list[MiniGridCase]:
-        """Every case that was run, in order."""
+        """Return every case that was run, in order."""
         return sorted(self._runs, key=lambda case: (case.wiring, case.pattern, case.bsbw_low, case.policy, case.name))
 
     def has(self, case: MiniGridCase) -> bool:
-        """Whether the case was run at all."""
+        """Return True if the case was run at all."""
         return case in self._runs
 
     def seeds_of(self, case: MiniGridCase) -> list[int]:
-        """The seeds under which it was run."""
+        """Return the seeds under which it was run."""
         return sorted(self._runs[case])
 
     def judged(self, judge: Callable[[MiniGridData], PaperClaim]) -> PaperClaim:
-        """The claim, with the cases that were read to judge it."""
+        """Return the claim, with the cases that were read to judge it."""
         self._read = set()
         claim = judge(self)
         return msgspec.structs.replace(claim, rests_on=frozenset(self._read))
 
     def values(self, case: MiniGridCase, name: str = TURNAROUND) -> BySeed:
-        """One number of each run of the case."""
+        """Return one number of each run of the case."""
         self._read.add(case)
         return {seed: self._runs[case][seed][name] for seed in self.seeds_of(case)}
 
     def interval(self, case: MiniGridCase, name: str = TURNAROUND, seeds: Sequence[int] | None = None) -> Interval:
-        """The mean over all its seeds, or over these."""
+        """Return the mean over all its seeds, or over these."""
         values = self.values(case, name)
         return mean_interval([values[seed] for seed in (values if seeds is None else seeds)])
 
     def shared_seeds(self, cases: Iterable[MiniGridCase]) -> list[int]:
-        """The seeds under which all of these were run, of those that were run at all.
+        """Return the seeds under which all of these were run, without cases that were never run.
 
-        What is shown side by side is shown for these: seeds differ among themselves by more than policies may.
+        Side-by-side results use these seeds: seeds differ among themselves by more than policies may.
         """
         return sorted(set.intersection(*(set(self._runs[case]) for case in cases if case in self._runs)))
 
     def difference(self, one: MiniGridCase, other: MiniGridCase, confidence: float = CONFIDENCE) -> Interval:
-        """How much longer the mean turnaround of ``one`` is than of ``other``, in the seeds of both."""
+        """Return the mean turnaround of ``one`` minus that of ``other``, in the seeds of both."""
         found = paired_difference(self.values(one), self.values(other), confidence)
         assert found is not None, f"{one.in_words()} and {other.in_words()} were run under the same seeds"
         return found
 
     def best(self, cases: Iterable[MiniGridCase], seeds: Sequence[int]) -> MiniGridCase:
-        """The case with the least mean turnaround over these seeds, which every one of them was run under."""
+        """Return the case with the least mean turnaround over these seeds, under which all of them were run."""
         return min(cases, key=lambda case: (math.fsum(self.values(case)[seed] for seed in seeds), case.name))
 
     def over(self, cases: Sequence[MiniGridCase]) -> BySeed:
-        """The mean turnaround over several cases, by seed, where all were run."""
+        """Return the mean turnaround over several cases, by seed, where all were run."""
         seeds = self.shared_seeds(cases)
         return {seed: math.fsum(self.values(case)[seed] for case in cases) / len(cases) for seed in seeds}
 
     def spread(self, cases: Sequence[MiniGridCase]) -> BySeed:
-        """The largest mean turnaround of several cases less the smallest, by seed."""
+        """Return the largest mean turnaround of several cases less the smallest, by seed."""
         found = {seed: [self.values(case)[seed] for case in cases] for seed in self.shared_seeds(cases)}
         return {seed: max(values) - min(values) for seed, values in found.items()}
 
     def greatest(self, cases: Iterable[MiniGridCase], name: str) -> float:
-        """The greatest number of this name in any run of these cases."""
+        """Return the greatest number of this name in any run of these cases."""
         return max(value for case in cases for value in self.values(case, name).values())
 
     def is_steady(self, case: MiniGridCase) -> bool:
-        """Whether the queue stops growing in every run of the case."""
+        """Return True if the queue stops growing in every run of the case."""
         for run in self._runs[case].values():
             _, second, _, last = run["quarters_turnaround_s"]
             if last > STEADY_GROWTH * second:
@@ -99,7 +99,7 @@ class MiniGridData:
         return True
 
     def as_json(self) -> dict[str, Any]:
-        """Every number of every case, with its interval."""
+        """Return every number of every case, with its interval."""
         return {
             "seeds": self.seeds,
             "runs": self.count,

@@ -1,7 +1,7 @@
 """Our own policies beside the best of the paper's: A2 beside A1 and B5 beside B3, by paired differences.
 
-The hardest comparison is made: at every bandwidth the paper's module may choose, afterwards, the chunk, threshold and
-objective with which it did best under these very seeds, while ours go by their defaults everywhere.
+The comparison is the hardest possible: at every bandwidth the paper's module may choose, afterwards, the chunk,
+threshold and objective with which it did best under these very seeds, while ours use their defaults everywhere.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RIVAL_NAMES = {OWN_A: "A1", OWN_B: "B3"}
-# Bandwidths on which jobs are mixed have no place on the axis of bandwidths.
+# Mixed bandwidths have no place on the axis of bandwidths.
 MIXED_WORDS = "mixed bandwidths"
 
 
 class Duel(NamedTuple):
-    """One of ours and the best of its rivals where both met the same jobs."""
+    """One of ours and the best of its rivals with the same jobs."""
 
     ours: MiniGridCase
     rival: MiniGridCase
@@ -57,7 +57,7 @@ class Duel(NamedTuple):
 
 
 def duels(data: MiniGridData, own: str) -> dict[float, Duel]:
-    """By bandwidth, how one of ours does beside the best of the paper's; only where that was run."""
+    """Return by bandwidth the comparison of one of ours with the best of the paper's; only where that was run."""
     found = {}
     for bsbw in data.parameters.bsbw:
         rivals = [at(policy, bsbw, lslt) for policy, lslt in rivals_of(data.parameters)[own]]
@@ -68,7 +68,7 @@ def duels(data: MiniGridData, own: str) -> dict[float, Duel]:
 
 
 def mixed_duel(data: MiniGridData, own: str) -> Duel | None:
-    """The same where every job has a bandwidth of its own."""
+    """Return the same with a bandwidth of its own for every job."""
     return _duel(data, mixed(own, None), [mixed(policy, lslt) for policy, lslt in rivals_of(data.parameters)[own]])
 
 
@@ -84,7 +84,7 @@ def _duel(data: MiniGridData, ours: MiniGridCase, rivals: list[MiniGridCase]) ->
 
 
 def claims(data: MiniGridData) -> list[PaperClaim]:
-    """That ours are better, at every bandwidth and where bandwidths are mixed."""
+    """Return the claims that ours are better, at every bandwidth and with mixed bandwidths."""
     judges = [
         partial(_beats, "M1", OWN_A, "A2, which knows what a job sends, beats A1 at its best"),
         partial(_beats, "M2", OWN_B, "B5, which knows nothing in advance, beats B3 at its best"),
@@ -130,7 +130,7 @@ def _beats_everywhere(name: str, own: str, data: MiniGridData) -> PaperClaim:
 
 
 def _fixed(data: MiniGridData, own: str) -> list[str]:
-    """Ours and its best rival where that keeps one variant at all bandwidths."""
+    """Return ours and its best rival if that keeps one variant at all bandwidths."""
     line = [at(own, bsbw, None) for bsbw in data.parameters.bsbw]
     rivals = [
         [at(policy, bsbw, lslt) for bsbw in data.parameters.bsbw] for policy, lslt in rivals_of(data.parameters)[own]
@@ -149,7 +149,7 @@ def _fixed(data: MiniGridData, own: str) -> list[str]:
 
 
 def as_json(data: MiniGridData) -> dict[str, Any]:
-    """Every comparison, for programs."""
+    """Return every comparison, for programs."""
     return {
         own: {
             **{
@@ -171,7 +171,7 @@ def _mixed_json(data: MiniGridData, own: str) -> dict[str, Any]:
 
 
 def figures(data: MiniGridData) -> list[ReportFigure]:
-    """Ours beside the best of the paper's: the times, and the differences."""
+    """Return ours beside the best of the paper's: the times, and the differences."""
     if not duels(data, OWN_A):
         return []
     how = "At each bandwidth A1 and B3 have the chunk, threshold and objective that did best there."
@@ -195,7 +195,7 @@ def figures(data: MiniGridData) -> list[ReportFigure]:
 
 
 def _shown_seeds(data: MiniGridData) -> list[int]:
-    """Those under which ours and the best of their rivals were all run."""
+    """Return the seeds under which ours and the best of their rivals were all run."""
     return data.shared_seeds(
         case for own in (OWN_A, OWN_B) for duel in duels(data, own).values() for case in (duel.ours, duel.rival)
     )
@@ -219,7 +219,7 @@ def _turnaround(data: MiniGridData) -> Figure:
 
 
 def bounds(data: MiniGridData, seeds: Sequence[int]) -> list[Series]:
-    """What nobody can beat, and what co-allocation has to beat, as levels of a figure over these seeds."""
+    """Return the unbeatable bound, and the level that co-allocation has to beat, over these seeds."""
     return [
         Series(policy, style_of(policy), {0: data.interval(alone(policy), seeds=seeds)})
         for policy in (IDEAL, MIGRATION_ONLY)
@@ -240,7 +240,7 @@ def _differences(data: MiniGridData) -> Figure:
 
 
 def notes(data: MiniGridData) -> list[str]:
-    """Our own on mixed bandwidths, in words."""
+    """Return our own on mixed bandwidths, in words."""
     found = []
     for own in (OWN_A, OWN_B):
         duel = mixed_duel(data, own)

@@ -1,4 +1,4 @@
-"""The figures of the paper on mini-grids, drawn again from the results, and those on what lies beyond it.
+"""The figures of the paper on mini-grids, drawn from the new results, and further ones.
 
 Figure 5, the surfaces of figures 7 to 12 and the lines of figures 13 to 18 are the paper's; then come B3 over its
 chunk, the load of the links, mixed bandwidths, other patterns, and islands behind shared links.
@@ -59,15 +59,15 @@ if TYPE_CHECKING:
 BSBW_LABEL = "bisection bandwidth (Mbit/s)"
 LSLT_LABEL = "threshold on links, LSLT (%)"
 TURNAROUND_LABEL = "mean turnaround (s)"
-# The chunk that stands for B3 where all modules are compared.
+# The chunk that represents B3 in comparisons of all modules.
 SHOWN_CHUNK = 0.85
-# The axis of turnaround ends at so many times that of Migration-Only: what is worse by far is cut off.
+# The axis of turnaround ends at this multiple of Migration-Only's: much worse values are cut off.
 CUT_OFF = 1.75
 # B3 by its chunk: from light to dark.
 _GREENS = ("#a1d99b", "#74c476", "#41ab5d", "#238b45", "#005a32", "#00290f")
 _MARKERS = ("o", "v", "s", "D", "^", "P")
 
-# What the modules are called in the paper; B3 by its chunk comes behind them.
+# The paper's names of the modules; B3 by its chunk follows them.
 MODULE_TITLES = {
     "A1": "A1, satisfy",
     "B1": "B1, largest free first",
@@ -78,12 +78,12 @@ FIRST_SURFACE = 7
 
 
 def figures(data: MiniGridData) -> list[ReportFigure]:
-    """All of them, in the order of the paper."""
+    """Return all figures, in the order of the paper."""
     return [_initial(data), *_surfaces(data), *_lines(data), *_beyond(data)]
 
 
 def _words(seeds: Sequence[int], how: str = "bands") -> str:
-    """How many seeds stand behind what is drawn."""
+    """Return the number of seeds behind a figure."""
     return "One seed." if len(seeds) == 1 else f"Means over {len(seeds)} seeds with 95 % confidence {how}."
 
 
@@ -100,7 +100,7 @@ def _chunk_style(data: MiniGridData, chunk: float) -> Style:
 
 
 def _turnaround(data: MiniGridData, series: Sequence[Series], seeds: Sequence[int], xlabel: str) -> Figure:
-    """Lines of turnaround between the bounds: from a little below Ideal to the longest, or to where it is cut off."""
+    """Return lines of turnaround between the bounds: from a little below Ideal to the longest, or to the cut-off."""
     levels = bounds(data, seeds)
     least, migration = (level.points[0].mean for level in levels)
     longest = max(point.mean for each in series for point in each.points.values())
@@ -164,7 +164,7 @@ def _surface(data: MiniGridData, cases: dict[tuple[float, float], MiniGridCase],
 
 
 def _compared(data: MiniGridData) -> list[tuple[str, str, Style]]:
-    """The modules of a comparison: name of the policy, label, look."""
+    """Return the modules of a comparison: name of the policy, label, look."""
     shown = _shown(data)
     return [
         *((policy, policy, style_of(policy)) for policy in PLAIN_MODULES),
@@ -182,7 +182,8 @@ def _chunks_compared(data: MiniGridData) -> list[tuple[str, str, Style]]:
 def _compare(
     data: MiniGridData, name: str, title: str, caption: str, chunks: bool, by: dict[float, tuple[float, float]]
 ) -> list[ReportFigure]:
-    """A figure of lines, if it was all run: modules, or the chunks of B3, at (bandwidth, threshold) by place."""
+    """Return a figure of lines, if all of it was run: modules, or the chunks of B3, at (bandwidth, threshold) by
+    place."""
     compared = _chunks_compared(data) if chunks else _compared(data)
     lines = {policy: {place: at(policy, *point) for place, point in by.items()} for policy, _, _ in compared}
     cases = [case for line in lines.values() for case in line.values()]
@@ -197,7 +198,7 @@ def _compare(
 
 
 def _lines(data: MiniGridData) -> list[ReportFigure]:
-    """Figures 13 to 18: over bandwidths at the full threshold, and over thresholds at two bandwidths."""
+    """Return figures 13 to 18: over bandwidths at the full threshold, and over thresholds at two bandwidths."""
     full = {bsbw: (bsbw, FULL_LSLT) for bsbw in data.parameters.bsbw}
     found = [
         *_compare(data, "figure-13", "All modules at a threshold of 100 % (figure 13 of the paper)", "", False, full),
@@ -297,7 +298,7 @@ def _mixed(data: MiniGridData) -> ReportFigure:
 def _grouped(
     data: MiniGridData, name: str, title: str, caption: str, xlabel: str, places: dict[str, dict[str, MiniGridCase]]
 ) -> ReportFigure:
-    """The selected policies side by side, in a group for each place."""
+    """Return the selected policies side by side, in a group for each place."""
     seeds = data.shared_seeds(case for cases in places.values() for case in cases.values())
     numbers = range(len(places))
     series = [

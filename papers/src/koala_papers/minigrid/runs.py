@@ -1,4 +1,4 @@
-"""Runs one case of the mini-grid study on the kernel, and tells in numbers how it went."""
+"""Runs one case of the mini-grid study on the kernel, and returns its numbers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 NODES = 100
 LINK_MBIT_S = 1000.0
-# How many jobs make the kernel ready before it is timed.
+# The number of jobs that warm the kernel up before it is timed.
 _WARM_UP_JOBS = 10
 _THRESHOLD = "lslt"
 _QUARTERS = 4
 
 
 def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int = CLUSTERS) -> dict[str, Any]:
-    """The numbers of one run; the same case, sizes and seed give the same."""
+    """Return the numbers of one run; the same case, sizes and seed give the same."""
     from koala.simulator import run_mini_grid
 
     jobs = _jobs(clusters, jobs_per_cluster, seed, case.bsbw_low, case.bsbw_high, case.pattern, case.whole_gaps)
@@ -33,7 +33,7 @@ def run_case(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int
 
 
 def run_case_timed(case: MiniGridCase, jobs_per_cluster: int, seed: int, clusters: int = CLUSTERS) -> dict[str, Any]:
-    """The same, and how many jobs a second the kernel ran, once it was compiled or read from disk."""
+    """Return the same, and how many jobs a second the kernel ran, once it was compiled or read from disk."""
     from koala.simulator import run_mini_grid
 
     grid = _grid(case.wiring, clusters)
@@ -69,7 +69,7 @@ def _jobs(
 
 
 def _grid(wiring: str, clusters: int) -> MiniGrid:
-    """The clusters in a star; or two islands of half of them, each behind one more link."""
+    """Return the clusters in a star; or two islands of half of them, each behind one more link."""
     from koala.simulator import MiniGrid
 
     sites = tuple(Site(name=f"C{number}", processors=NODES) for number in range(1, clusters + 1))
@@ -84,13 +84,13 @@ def _grid(wiring: str, clusters: int) -> MiniGrid:
 
 
 def _numbers(jobs: MiniGridJobs, run: MiniGridRun) -> dict[str, Any]:
-    """Means over all jobs, and the load of the links.
+    """Return means over all jobs, and the load of the links.
 
-    ``mean_stretch`` is how many times as long as on one cluster the co-allocated jobs take, all together, 1 where
-    there are none. ``saturation`` is the greatest demand that any link ever met and ``mean_saturation``
-    that of the links on average over time, as multiples of the capacity; ``wasted_node_share`` is the share of the
-    node-seconds held that stretching cost. ``quarters_turnaround_s`` are the means of the quarters of all jobs, in
-    the order of their submission.
+    ``mean_stretch`` is the time of all co-allocated jobs together as a multiple of their time on one cluster, 1
+    without any. ``saturation`` is the greatest demand on any link and ``mean_saturation`` that of the links on
+    average over time, as multiples of the capacity; ``wasted_node_share`` is the share of the held node-seconds that
+    stretching cost. ``quarters_turnaround_s`` are the means of the quarters of all jobs, in the order of their
+    submission.
     """
     import numpy
 
@@ -117,10 +117,10 @@ def _numbers(jobs: MiniGridJobs, run: MiniGridRun) -> dict[str, Any]:
 
 
 def asked_case(policy: str, lslt: float | None, bsbw_low: float, bsbw_high: float) -> MiniGridCase:
-    """The case of a policy as a user names it, with a threshold beside it or none.
+    """Return the case of a policy as a user names it, with or without a separate threshold.
 
-    A threshold goes unused with a policy that has none. Raises ParameterError, or what the catalogue raises for a
-    policy that is not there or cannot have such parameters.
+    A policy without a threshold ignores it. Raises ParameterError, or the catalogue's error for an unknown policy or
+    invalid parameters.
     """
     found = _find(policy)
     named = f"{_THRESHOLD}=" in found.name
@@ -132,13 +132,13 @@ def asked_case(policy: str, lslt: float | None, bsbw_low: float, bsbw_high: floa
 
 
 def threshold_of(case: MiniGridCase) -> float | None:
-    """How far the policy lets links be used, which may be its own choice; None where it does not look."""
+    """Return how far the policy lets links be used, possibly its own choice; None if it ignores them."""
     found = Catalogue.builtin().find(case.name)
     return found.module.threshold if found.module is not None and _has_threshold(found) else None
 
 
 def _find(text: str) -> Policy:
-    """The policy of this name, however dashes, blanks and capitals are written."""
+    """Return the policy of this name, with any dashes, blanks and capitals."""
     catalogue = Catalogue.builtin()
     linked = [each for each in catalogue if each.form is Form.LINKS]
     bare, bracket, inside = text.partition("(")

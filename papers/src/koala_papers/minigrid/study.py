@@ -1,7 +1,7 @@
 """The experiment of the paper on mini-grids: co-allocating meta-schedulers on links that jobs share.
 
-Here is what is offered: the whole study, and one run alone. The cases are in ``cases``, running one in
-``runs``; claims and figures in ``claims``, ``duels`` and ``figures``.
+This module offers the whole study, and one run alone. The cases are in ``cases``, running one in ``runs``; claims and
+figures in ``claims``, ``duels`` and ``figures``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ QUICK_BSBW = (200.0, 300.0, 500.0, 800.0)
 
 
 class MiniGridSingle(SingleRun, frozen=True, kw_only=True):
-    """What can be asked of one run."""
+    """The arguments of one run."""
 
     policy: Annotated[str, msgspec.Meta(description="the policy, as B1 or B3(chunk=0.8).")]
     bsbw: Annotated[
@@ -73,7 +73,7 @@ class MiniGridSingle(SingleRun, frozen=True, kw_only=True):
 
 
 class MiniGridStudy(PaperExperiment[MiniGridParameters]):
-    """Every module over bandwidths and thresholds, our own beside them, and what lies beyond the paper."""
+    """Every module over bandwidths and thresholds, our own beside them, and extensions of the paper."""
 
     name = "minigrid"
     title = "Mini-grids: co-allocation on links that jobs share"
@@ -81,7 +81,7 @@ class MiniGridStudy(PaperExperiment[MiniGridParameters]):
     method = METHOD
     repetitions = 4
     seeds_max = 8
-    # A run has 1.6 million jobs: what 20 seeds do for runs of a few hundred, fewer do here.
+    # A run has 1.6 million jobs: a few of these seeds equal 20 seeds of runs of a few hundred.
     seeds_min = 4
     quick_repetitions = 3
     single_type = MiniGridSingle
@@ -112,7 +112,7 @@ class MiniGridStudy(PaperExperiment[MiniGridParameters]):
         numbers: range,
         undecided: Sequence[PaperClaim],
     ) -> list[Unit]:
-        """What the undecided claims rest on, under all seeds so far, and the bounds that figures show beside it."""
+        """Return the cases behind the undecided claims, under all seeds so far, and the bounds for the figures."""
         rest_on = {case for claim in undecided for case in claim.rests_on}
         cases = in_order((alone(IDEAL), alone(MIGRATION_ONLY), *rest_on)) if rest_on else []
         known = {unit.label for unit in done}
@@ -133,7 +133,7 @@ class MiniGridStudy(PaperExperiment[MiniGridParameters]):
         )
 
     def run_single(self, asked: MiniGridSingle, seed: int) -> dict[str, Any]:
-        """One run, in numbers, with how fast it went."""
+        """Return one run in numbers, with its speed."""
         case = asked_case(asked.policy, asked.lslt, *_bandwidths(asked.bsbw))
         numbers = run_case_timed(case, asked.jobs_per_cluster, seed, asked.clusters)
         return {
@@ -159,7 +159,7 @@ def _unit(case: MiniGridCase, parameters: MiniGridParameters, seed: int) -> Unit
 
 
 def _bandwidths(text: str) -> tuple[float, float]:
-    """The least and the greatest bandwidth that the text names; both are the same where it names one."""
+    """Return the least and the greatest bandwidth in the text; both are the same if it names one."""
     low, dash, high = text.partition("-")
     try:
         found = (float(low), float(high if dash else low))

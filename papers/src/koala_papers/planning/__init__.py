@@ -1,1 +1,1 @@
-"""How far to plan ahead over several clusters."""
+"""The study of plans over several clusters: how far ahead to plan."""

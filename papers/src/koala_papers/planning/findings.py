@@ -1,4 +1,4 @@
-"""What the runs of the planning study amount to: paired comparisons with EASY, claims, tables and figures."""
+"""The findings of the planning study: paired comparisons with EASY, claims, tables and figures."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 EASY = "EASY"
 HEADLINE = "FCM"
 OTHER = "WF"
-# FCM with plans over four clusters has at most this many times what EASY has on one.
+# FCM with plans over four clusters has at most this multiple of EASY's value on one.
 LONGEST_WAIT_TIMES = 1.2
 SLOWDOWN_TIMES = 1.1
 NO_LONGER_TIMES = 1.001
-# So much is added to both of two waits that are compared, so that two of nothing are alike.
+# Added to both of two compared waits, so that two zeros are alike.
 ALIKE_S = 1.0
 _LOOKS = {EASY: "Ideal", "0": "WF", "1": "FCM", "8": "CM", ALL: "CF"}
 _SHOWN = ("mean_wait_s", "p999_wait_s", "longest_wait_s", "bounded_slowdown")
@@ -53,16 +53,16 @@ class PlanningFindings:
     # ------------------------------------------------------------------------------------- numbers
 
     def by_seed(self, world: str, contender: tuple[str, str], figure: str) -> dict[int, float]:
-        """One value for each seed in which some job was done."""
+        """Return one value for each seed in which some job was done."""
         runs = self._runs[world].get(contender, {})
         return {seed: run["figures"][figure] for seed, run in runs.items() if run["figures"]}
 
     def interval(self, world: str, contender: tuple[str, str], figure: str) -> Interval:
-        """The mean over seeds."""
+        """Return the mean over seeds."""
         return mean_interval(list(self.by_seed(world, contender, figure).values()))
 
     def times(self, world: str, one: tuple[str, str], other: tuple[str, str], figure: str) -> Interval:
-        """How many times what ``other`` has ``one`` has, in the same seeds. Where nobody waits that is once."""
+        """Return the ratio of ``one`` to ``other``, in the same seeds; 1 if nobody waits."""
         ours, theirs = self.by_seed(world, one, figure), self.by_seed(world, other, figure)
         more = ALIKE_S if figure.endswith("_s") else 0.0
         return mean_interval(
@@ -70,7 +70,7 @@ class PlanningFindings:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Every figure with its interval."""
+        """Return every figure with its interval."""
         worlds: dict[str, Any] = {}
         for world, by_contender in self._runs.items():
             worlds[world] = {
@@ -99,7 +99,7 @@ class PlanningFindings:
         return {label: mean_interval(values) for label, values in found.items()}
 
     def notes(self) -> list[str]:
-        """How many jobs were left behind or out."""
+        """Return how many jobs were left behind or out."""
         runs = [run for by in self._runs.values() for by_seed in by.values() for run in by_seed.values()]
         behind, large = sum(run["not_done"] for run in runs), sum(run["too_large"] for run in runs)
         done = f"{behind} jobs were not done." if behind else "Every job of every run was done."
@@ -111,7 +111,7 @@ class PlanningFindings:
     # ------------------------------------------------------------------------------------- claims
 
     def claims(self) -> list[PaperClaim]:
-        """All that can be judged from what was run, with their verdicts."""
+        """Return all claims that the runs can decide, with their verdicts."""
         found = []
         number = 1
         for depth in ("1", "8", ALL):
@@ -163,7 +163,7 @@ class PlanningFindings:
     # ------------------------------------------------------------------------------------- tables
 
     def tables(self) -> list[ReportTable]:
-        """One row for each world and contender, and the slowdown by size."""
+        """Return one row for each world and contender, and the slowdown by size."""
         heads = ("world", "contender", "mean wait (s)", "99.9 % (s)", "longest (s)", "slowdown", "use", "wasted (h)")
         rows, classes = [], []
         for world, by_contender in self._runs.items():
@@ -196,7 +196,8 @@ class PlanningFindings:
     # ------------------------------------------------------------------------------------- figures
 
     def figures(self) -> list[ReportFigure]:
-        """What the claims are about, drawn: as many times EASY's; and the same of WF, which EASY is no match for."""
+        """Return the figures for the claims, as multiples of EASY's values; and of WF's, for which EASY is no fair
+        comparison."""
         seeds = f"Means over {len(self.seeds)} seeds, each compared in itself, with 95 % intervals."
         shown = (
             ("longest-wait", "longest_wait_s", "longest wait", LONGEST_WAIT_TIMES),
@@ -226,7 +227,7 @@ class PlanningFindings:
         ]
 
     def _drawn_depths(self, policy: str, beside: tuple[str, str]) -> list[str]:
-        """The depths of a policy that were run, but the one that the others are compared with."""
+        """Return the depths of a policy that were run, except the reference depth."""
         contenders = dict.fromkeys(contender for by_contender in self._runs.values() for contender in by_contender)
         if beside not in contenders:
             return []

@@ -1,7 +1,6 @@
 """The study of plans: how far ahead to plan over several clusters, beside EASY on one cluster of the same size.
 
-Here is what is run and what is measured of each run. The worlds are in ``worlds``; the claims and figures in
-``findings``.
+This module defines the runs and their measures. The worlds are in ``worlds``; the claims and figures in ``findings``.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ METHOD = (
     ),
 )
 
-# By size in processors, the smallest of each class.
+# The classes of sizes in processors, each with its smallest.
 CLASSES = (("1", 1), ("2 to 8", 2), ("9 to 32", 9), ("over 32", 33))
 
 Jobs = Annotated[int, msgspec.Meta(ge=10, le=1_000_000)]
@@ -70,13 +69,13 @@ Load = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 
 
 class PlanningParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
     - ``traces``: a folder with traces in SWF or GWF; without it there are only drawn jobs;
-    - ``jobs``: how many jobs a run has;
-    - ``das2_jobs``: how many on the DAS-2, and ``das2_interarrival_s``: the mean time between two of these;
+    - ``jobs``: the number of jobs in a run;
+    - ``das2_jobs``: the number on the DAS-2, and ``das2_interarrival_s``: the mean time between two of these;
     - ``loads``: those of the drawn workloads;
-    - ``policies``: those that place; ``depths``: the plan_depth of each, a number or all.
+    - ``policies``: the placement policies; ``depths``: the plan_depth of each, a number or all.
     """
 
     traces: str = ""
@@ -105,7 +104,7 @@ class Planning(PaperExperiment[PlanningParameters]):
         )
 
     def units(self, parameters: PlanningParameters, seed: int, repetitions: int) -> list[Unit]:
-        """One contender in one world under one seed is a unit."""
+        """Return a unit for each contender in each world under each seed."""
         _check(parameters)
         worlds: list[tuple[str, dict[str, Any]]] = [
             (file.name, {"trace": file.path, "identity": file.identity}) for file in traces_in(parameters.traces)
@@ -171,7 +170,7 @@ def _on_das2(work: dict[str, Any]) -> dict[str, Any]:
 
 
 def _easy(trace: Trace, processors: int) -> dict[str, Any]:
-    """EASY on one cluster with all the processors."""
+    """Return EASY on one cluster with all the processors."""
     from koala.simulator import run_in_kernel
 
     grid = clusters_of(processors, 1)
@@ -182,7 +181,7 @@ def _easy(trace: Trace, processors: int) -> dict[str, Any]:
 
 
 def measures(result: Result) -> dict[str, Any]:
-    """One run in numbers."""
+    """Return one run in numbers."""
     metrics, done = result.metrics(), done_rows(result)
     numbers = _figures(
         [row.processors for row in done],
@@ -198,7 +197,7 @@ def measures(result: Result) -> dict[str, Any]:
 
 
 def _figures(sizes: Iterable[int], waits_s: Sequence[float], runs_s: Sequence[float]) -> dict[str, Any]:
-    """What is compared, over the jobs that were done; by class where it has any."""
+    """Return the compared figures, over the jobs that were done; by class if it has any."""
     import numpy as np
 
     from koala.simulator import BOUND_S

@@ -1,6 +1,6 @@
 """The worlds of the planning study: parts of traces, drawn workloads of several loads, and the DAS-2 with its users.
 
-A world is known by a name and, where it is of a trace, by the file and its hash. What is run in it is in ``study``.
+A world is identified by a name and, if it comes from a trace, by the file and its hash. ``study`` defines its runs.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 CLUSTERS = 4
 LUBLIN_NODES = 128
-# The model has no estimates: a drawn user asks for this many times the run time at most, and for all of it at least.
+# The model has no estimates: a drawn user requests between once and this many times the run time.
 ASKED_MOST = 5.0
 DAS2_GRID, DAS2_WORKLOAD = "das2", "koala2006-w1"
 DAS2 = "DAS-2"
 ALL = "all"
-# A folder of traces has no more files than this.
+# The maximum number of files in a folder of traces.
 TRACES_MAX = 20
 _ENDINGS = (".swf", ".gwf")
 
 
 class TraceFile(NamedTuple):
-    """A trace that the user named: what to call it, where it is, and the hash of its content."""
+    """A trace that the user named: its name, its path, and the hash of its content."""
 
     name: str
     path: str
@@ -39,7 +39,7 @@ class TraceFile(NamedTuple):
 
 
 def traces_in(folder: str) -> list[TraceFile]:
-    """The traces in a folder, by name; ParameterError where there are none."""
+    """Return the traces in a folder, by name; raise ParameterError if there are none."""
     from koala.simulator import trace_name
 
     if not folder:
@@ -70,7 +70,8 @@ def _is_trace(path: Path) -> bool:
 
 
 def part_of(file: TraceFile, jobs: int, seed: int) -> Trace:
-    """So many jobs of a trace on end; another part for each seed, and the first again after the last."""
+    """Return this many consecutive jobs of a trace; another part for each seed, and the first again after the
+    last."""
     import numpy as np
 
     trace = trace_of(file.path, file.identity)
@@ -80,13 +81,14 @@ def part_of(file: TraceFile, jobs: int, seed: int) -> Trace:
 
 
 def processors_of(file: TraceFile) -> int:
-    """How large the machine was: as the trace says, and at least as large as its largest job."""
+    """Return the size of the machine: by the trace, and at least that of its largest job."""
     trace = trace_of(file.path, file.identity)
     return max(trace.processors or 1, int(trace.size.max()))
 
 
 def drawn(load: float, jobs: int, seed: int) -> Trace:
-    """Jobs of the model of Lublin and Feitelson, with gaps stretched so that they use that share of the machine."""
+    """Return jobs of the model of Lublin and Feitelson, with gaps stretched so that they use that share of the
+    machine."""
     import numpy as np
 
     from koala.simulator import lublin
@@ -100,7 +102,7 @@ def drawn(load: float, jobs: int, seed: int) -> Trace:
 
 
 def clusters_of(processors: int, clusters: int) -> Grid:
-    """That many processors in equal clusters, the last of which may be smaller."""
+    """Return that many processors in equal clusters, the last of which may be smaller."""
     size = -(-processors // clusters)
     sizes = [min(size, processors - size * index) for index in range(clusters)]
     return Grid(
@@ -111,10 +113,10 @@ def clusters_of(processors: int, clusters: int) -> Grid:
 
 
 def depth_of(text: str) -> int:
-    """A plan_depth from what the user writes."""
+    """Return a plan_depth as a user writes it."""
     return PLAN_DEPTH_MAX if text == ALL else int(text)
 
 
 def with_plans(grid: Grid, depth: int) -> Grid:
-    """The same grid, planning so many jobs of each queue."""
+    """Return the same grid with plans for this many jobs of each queue."""
     return msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, plan_depth=depth))

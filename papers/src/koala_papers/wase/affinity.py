@@ -1,7 +1,7 @@
-"""How the minimum affinity of WASE changes with the size of the grid, under more seeds than all trials can have.
+"""The change of WASE's minimum affinity with the size of the grid, under more seeds than all trials can have.
 
-With few tasks it depends on the LAN of the user alone, which is drawn with each grid: so it spreads widely, and takes
-many seeds to be told from no change. Only WASE is run, on the smallest and the largest grids.
+With few tasks it depends on the LAN of the user alone, which is drawn with each grid: so it spreads widely, and many
+seeds are needed to distinguish it from no change. Only WASE is run, on the smallest and the largest grids.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from koala_papers.wase.parameters import WaseParameters
 from koala_papers.wase.trials import WASE, graph_of, groups_of, with_mcr
 from koala_papers.wase.worlds import grid_of
 
-# Graphs with more tasks than this spread over several LANs, and a few seeds tell.
+# Graphs with more tasks than this spread over several LANs, and a few seeds suffice.
 AFFINITY_TASKS = 16
 
 
 def affinity_tasks(parameters: WaseParameters) -> list[int]:
-    """The sizes of graphs that get more seeds."""
+    """Return the sizes of graphs that get more seeds."""
     return [tasks for tasks in parameters.tasks if tasks <= AFFINITY_TASKS]
 
 
 def run_affinity(parameters: WaseParameters, seed: int, tasks: int) -> dict[str, Any]:
-    """By how the ranges of cluster sizes are read, by how many per cent the minimum affinity is larger on the largest
-    grids than on the smallest, over the applications that were mapped on both; null where none was.
-    """
+    """Return, by the reading of cluster sizes, the increase of the minimum affinity from the smallest to the largest
+    grids in per cent, over the applications that were mapped on both; null if none was."""
     ends = min(parameters.machines), max(parameters.machines)
     found: dict[str, list[tuple[float, float]]] = {bands: [] for bands in parameters.bands}
     for number in range(parameters.graphs):

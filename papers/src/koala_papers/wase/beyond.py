@@ -1,7 +1,7 @@
-"""What goes beyond the paper: another suitability, far LANs, links, spawned tasks, and the best there can be.
+"""Extensions of the paper: another suitability, far LANs, links, spawned tasks, and the optimum.
 
 The aim is a LAN hit ratio above WASE's at a failure rate no worse than greedy's. Methods are compared trial by trial
-where both found a mapping, so that nobody looks good by giving up on what is hard.
+where both found a mapping, so that no method gains by giving up on hard trials.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from koala_papers.wase.data import WaseData
 from koala_papers.wase.spawning import ANYWHERE, NEAR
 from koala_papers.wase.trials import ALL, BY_LAN, FAR, GREEDY, SOFT, WASE, WHOLE
 
-# "No worse" is less than so many points more.
+# "No worse" means an increase of less than this many points.
 NO_WORSE_POINTS = 0.1
-# "Close to the best" is within so many points of what no mapping passes.
+# "Close to the best" means within this many points of the upper bound of all mappings.
 CLOSE_POINTS = 2.0
 
 
 def claims(data: WaseData) -> list[PaperClaim]:
-    """Whether each reaches its aim."""
+    """Return the claims that each method reaches its aim."""
     found = [_whole(data), _far(data), _soft(data), _all(data), _spawned(data)]
     return [*found, _bound(data)] if data.bounds else found
 
 
 def _aim(data: WaseData, method: str) -> list[Comparison]:
-    """That a method hits LANs more often than WASE, and fails no more often than greedy."""
+    """Return that a method hits LANs more often than WASE, and fails no more often than greedy."""
     comparisons = []
     hits = more(data, method, WASE, "lan_hit")
     if hits is not None:
@@ -41,7 +41,7 @@ def _aim(data: WaseData, method: str) -> list[Comparison]:
 
 
 def more(data: WaseData, first: str, second: str, measure: str) -> Interval | None:
-    """How much more of a share the first has than the second, in points, on trials that both mapped."""
+    """Return the difference of two shares in points, the first minus the second, on trials that both mapped."""
     return data.interval(100.0 * (data.column(first, measure) - data.column(second, measure)))
 
 
@@ -123,7 +123,7 @@ def _spawned(data: WaseData) -> PaperClaim:
 
 
 def bound_gaps(data: WaseData, method: str, measure: str, tasks: int | None = None) -> Interval | None:
-    """By how many points a method misses the bound that no mapping passes, on average, where it found a mapping."""
+    """Return by how many points a method misses the bound of all mappings, on average, where it found a mapping."""
     by_seed: dict[int, list[float]] = {}
     for row in data.bounds:
         found = row[measure]
@@ -134,7 +134,7 @@ def bound_gaps(data: WaseData, method: str, measure: str, tasks: int | None = No
 
 
 def solved(data: WaseData, measure: str) -> tuple[int, int]:
-    """How many instances have a mapping or may have one, and for how many of those the best is known."""
+    """Return how many instances have a mapping or may have one, and for how many of those the best is known."""
     statuses = [row[measure]["status"] for row in data.bounds if row[measure]["status"] != "infeasible"]
     return len(statuses), statuses.count("optimal")
 
@@ -167,7 +167,7 @@ def _bound(data: WaseData) -> PaperClaim:
 
 
 def as_json(data: WaseData) -> dict[str, Any]:
-    """The differences that the claims are judged from, by method."""
+    """Return the differences behind the claims, by method."""
 
     def shown(interval: Interval | None) -> dict[str, Any] | None:
         return None if interval is None else interval.as_json()

@@ -1,4 +1,4 @@
-"""Figures on what goes beyond the paper on WASE: methods side by side, spawned tasks, and the best there can be."""
+"""Figures on the extensions of the paper on WASE: methods side by side, spawned tasks, and the optimum."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SHOWN = (WASE, WHOLE, FAR, SOFT, ALL)
 
 
 def figures(data: WaseData) -> list[ReportFigure]:
-    """All of them; the best only where it was looked for."""
+    """Return all figures; the optimum only if it was computed."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     found = [_hits(data, seeds), _carried(data, seeds), _spawned(data, seeds)]
     return [*found, _bound(data)] if data.bounds else found
 
 
 def _where_wase_mapped(data: WaseData, method: str, measure: str) -> Column:
-    """A share in per cent on the trials that WASE mapped, nothing elsewhere: those are harder."""
+    """Return a share in per cent on the trials that WASE mapped, nothing elsewhere: those are harder."""
     import numpy
 
     return numpy.where(data.failed(WASE) == 0, 100.0 * data.column(method, measure), numpy.nan)
@@ -127,7 +127,7 @@ def _bound(data: WaseData) -> ReportFigure:
 
 
 def _bound_mean(data: WaseData, measure: str, tasks: int, key: str) -> Interval | None:
-    """The mean over instances of one size that WASE, greedy and wase-whole mapped."""
+    """Return the mean over instances of one size that WASE, greedy and wase-whole mapped."""
     by_seed: dict[int, list[float]] = {}
     for row in data.bounds:
         found = row[measure]

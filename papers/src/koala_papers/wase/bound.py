@@ -1,6 +1,6 @@
-"""Mapping by optimisation as the bound: how far the quick methods are from the best that any mapping can do.
+"""Mapping by optimisation as the bound: the distance of the quick methods from the optimum.
 
-Small instances only, those on the smallest grids. The best of the quick mappings is where the optimisation begins.
+Small instances only, those on the smallest grids. The optimisation starts from the best of the quick mappings.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from koala_papers.wase.parameters import WaseParameters
 from koala_papers.wase.trials import GREEDY, WASE, WHOLE, graph_of, groups_of, with_mcr
 from koala_papers.wase.worlds import grid_of
 
-# Graphs with more tasks than this are left out: the time would run out with nothing said.
+# Graphs with more tasks than this are left out: the time would run out without a result.
 BOUND_TASKS = 32
 COMPARED = (WASE, GREEDY, WHOLE)
 
 
 def bound_tasks(parameters: WaseParameters) -> list[int]:
-    """The sizes of graphs for which the best is looked for."""
+    """Return the sizes of graphs whose optimum is computed."""
     return [tasks for tasks in parameters.tasks if tasks <= BOUND_TASKS]
 
 
 def run_bound(parameters: WaseParameters, seed: int, tasks: int) -> dict[str, Any]:
-    """The best LAN hit ratio and the least inter-LAN share of the first graph of this size, beside the quick methods.
+    """Return the best LAN hit ratio and the least inter-LAN share of the first graph of this size, beside the quick
+    methods.
 
     One row for each requirement, size of LANs and size of clusters, read in the first way, on the smallest grids.
     """
@@ -45,7 +46,8 @@ def run_bound(parameters: WaseParameters, seed: int, tasks: int) -> dict[str, An
 def _rows(
     parameters: WaseParameters, graph: TaskGraph, groups: list[tuple[tuple[int, ...], ...]], grid: Dendrogram
 ) -> Iterator[dict[str, Any]]:
-    """One for each size of clusters. The traffic does not ask for clusters, so its best is looked for once."""
+    """Yield a row for each size of clusters. The traffic does not depend on clusters, so its optimum is computed
+    once."""
     instances = [Instance.of(graph, clusters, grid) for clusters in groups]
     quick = [_quick(graph, clusters, grid) for clusters in groups]
     every = [machines for mappings in quick for machines in mappings.values()]
@@ -60,7 +62,7 @@ def _rows(
 
 
 def _quick(graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], grid: Dendrogram) -> dict[str, tuple[int, ...]]:
-    """By method the machines of the tasks; without those that fail."""
+    """Return by method the machines of the tasks; without methods that fail."""
     answers = {method: map_tasks(graph, clusters, grid, method) for method in COMPARED}
     return {method: answer.machines for method, answer in answers.items() if not isinstance(answer, NoPlace)}
 

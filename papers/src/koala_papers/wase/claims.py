@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 POINTS = "points"
 BANDS_IN_WORDS = {EACH: "limits of each cluster", MEAN: "limits of the mean size"}
-# The paper says "always"; a figure shows no less than a per cent.
+# The paper says "always"; a figure resolves a per cent at best.
 ALWAYS_PERCENT = 99.0
-# Six digits of each share are kept.
+# Shares are stored with six digits.
 WHOLE_PERCENT = 99.999
 # The paper says "around 90 %" and "from 20 to 60 %".
 HIT_WASE = (85.0, 95.0)
@@ -44,12 +44,12 @@ SAME_AFFINITY_PERCENT = 10.0
 
 
 def claims(data: WaseData) -> list[PaperClaim]:
-    """All of them, judged."""
+    """Return all claims, judged."""
     return [*_on_trials(data), shape_claim(data.pipeline)]
 
 
 def claims_read_otherwise(data: WaseData) -> list[PaperClaim]:
-    """Those on trials with the ranges of cluster sizes read in another way, under names that say so."""
+    """Return the claims on trials with the other readings of cluster sizes, under names that say so."""
     return [
         msgspec.structs.replace(
             claim, id=f"{claim.id}-{data.bands}", text=f"With ranges as {BANDS_IN_WORDS[data.bands]}: {claim.text}"
@@ -71,13 +71,13 @@ def _on_trials(data: WaseData) -> list[PaperClaim]:
 
 
 def band_in_words(data: WaseData, place: int) -> str:
-    """A range of cluster sizes for people."""
+    """Return a range of cluster sizes for people."""
     low, high = data.parameters.cluster_sizes[place]
     return f"{low:g}-{high:g}"
 
 
 def _rise(data: WaseData, axis: str, low: float, high: float) -> Interval | None:
-    """How much larger WASE's share of failures is at one place of an axis than at another, in points."""
+    """Return WASE's share of failures at one place of an axis minus that at another, in points."""
     failed = 100.0 * data.failed(WASE)
     return paired_difference(
         data.by_seed(failed, data.where(**{axis: high})), data.by_seed(failed, data.where(**{axis: low}))
@@ -147,7 +147,7 @@ def _in_ms(intervals: dict[str, Interval | None]) -> str:
 
 
 def near_home(data: WaseData, method: str) -> Column:
-    """The share of an application's tasks, in per cent, in the suitable LAN of their cluster or in its MAN."""
+    """Return the share of an application's tasks, in per cent, in the suitable LAN of their cluster or in its MAN."""
     return 100.0 * (data.column(method, "tasks_at_home") + data.column(method, "tasks_in_man"))
 
 
@@ -195,7 +195,8 @@ def _lan_hit(data: WaseData) -> PaperClaim:
 
 
 def _lan_hit_over_tasks(data: WaseData) -> PaperClaim:
-    """The same ratio as the paper counts it: the share of all tasks that are in the LAN of their cluster."""
+    """Return the claim on the paper's version of the same ratio: the share of all tasks that are in the LAN of their
+    cluster."""
     comparisons: list[Comparison] = []
     for method, (least, most), name in ((WASE, HIT_WASE, "WASE"), (GREEDY, HIT_GREEDY, "greedy")):
         interval = data.interval(100.0 * data.column(method, "tasks_at_home"))
@@ -206,10 +207,10 @@ def _lan_hit_over_tasks(data: WaseData) -> PaperClaim:
 
 
 def change_by_grid(data: WaseData, method: str, tasks: int) -> Interval | None:
-    """By how many per cent the minimum affinity is larger on the largest grids than on the smallest.
+    """Return the increase of the minimum affinity from the smallest to the largest grids in per cent.
 
-    The same applications count on both, with LANs of the same size: on a small grid only those that ask for little
-    are mapped at all, and all of them together would look better off there.
+    The same applications count on both, with LANs of the same size: a small grid maps only those with small
+    requirements, which would bias a comparison of all.
     """
     ends = [
         data.where(tasks=tasks, machines=machines)

@@ -1,7 +1,7 @@
 """The measurements of the mapping study, one column for each method and measure, ready to be compared and drawn.
 
 A number of the study is a mean over the trials of a seed, and its interval is over seeds. Trials of one seed share
-graphs and grids, so they say nothing about the spread.
+graphs and grids, so their spread has no meaning.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PIPELINE = "pipeline"
 
 
 class WaseData:
-    """The results with the ranges of cluster sizes read in one way, the first of the parameters unless said.
+    """The results with one reading of the ranges of cluster sizes, by default the first of the parameters.
 
-    A column has a place for each trial, ``seed`` being the seeds of all; a mask chooses trials.
+    A column has a place for each trial; ``seed`` contains the seeds of all; a mask selects trials.
     """
 
     def __init__(self, parameters: WaseParameters, results: Sequence[FinishedUnit], bands: str | None = None) -> None:
@@ -47,7 +47,7 @@ class WaseData:
             for unit, result in units
             for place, described in enumerate(result["bands"][self.bands]["clusters"])
         ]
-        # By tasks and seed the change of the minimum affinity from the smallest grids to the largest, in per cent.
+        # The change of the minimum affinity from the smallest grids to the largest, in per cent, by tasks and seed.
         self.affinity_changes: dict[int, dict[int, float]] = {}
         for unit, result in results:
             if unit.work["kind"] == AFFINITY and (change := result["change"][self.bands]) is not None:
@@ -56,7 +56,7 @@ class WaseData:
         self._read_methods(units)
 
     def _read_places(self, units: Sequence[FinishedUnit]) -> None:
-        """Which trial is where in the columns."""
+        """Read the places of the trials in the columns."""
         import numpy
 
         trials = trials_of(self.parameters)
@@ -94,17 +94,18 @@ class WaseData:
                 self._columns[name, measure] = numpy.array(values, dtype=float)
 
     def column(self, method: str, measure: str) -> Column:
-        """A measure over all trials, nan where the method found no mapping."""
+        """Return a measure over all trials, nan where the method found no mapping."""
         return self._columns[method, measure]
 
     def failed(self, method: str) -> Column:
-        """Over all trials, 1 where the method found no mapping and 0 elsewhere."""
+        """Return over all trials 1 where the method found no mapping and 0 elsewhere."""
         import numpy
 
         return numpy.isnan(self._columns[method, "lan_hit"]).astype(float)
 
     def where(self, **places: float) -> Column:
-        """The trials with these values of seed, tasks, number, cluster_size, mcr, machines or machines_per_lan."""
+        """Return the trials with these values of seed, tasks, number, cluster_size, mcr, machines or
+        machines_per_lan."""
         import numpy
 
         chosen = numpy.ones(self.count, dtype=bool)
@@ -113,7 +114,8 @@ class WaseData:
         return chosen
 
     def by_seed(self, values: Column, chosen: Column | None = None) -> dict[int, float]:
-        """By seed the mean of the values that are there, among the trials chosen; seeds without any are left out."""
+        """Return by seed the mean of the existing values among the selected trials; seeds without any are left
+        out."""
         import numpy
 
         there = ~numpy.isnan(values) if chosen is None else chosen & ~numpy.isnan(values)
@@ -127,20 +129,20 @@ class WaseData:
         }
 
     def interval(self, values: Column, chosen: Column | None = None) -> Interval | None:
-        """The mean over seeds of that, or None where there is nothing."""
+        """Return the mean over seeds of that, or None without values."""
         found = list(self.by_seed(values, chosen).values())
         return mean_interval(found) if found else None
 
     def difference(self, first: str, second: str, measure: str, chosen: Column | None = None) -> Interval | None:
-        """How much more the first method has than the second, trial by trial, on those that both mapped."""
+        """Return the first method minus the second, trial by trial, on those that both mapped."""
         return self.interval(self.column(first, measure) - self.column(second, measure), chosen)
 
     def more_failures(self, first: str, second: str, chosen: Column | None = None) -> Interval | None:
-        """How much larger the first method's share of failures is than the second's, in points of a per cent."""
+        """Return the first method's share of failures minus the second's, in points of a per cent."""
         return self.interval(100.0 * (self.failed(first) - self.failed(second)), chosen)
 
     def as_json(self) -> dict[str, Any]:
-        """Every number that the figures show, by method, and clusters by size."""
+        """Return every number in the figures, by method, and clusters by size."""
         parameters = self.parameters
         return {
             "bands": self.bands,
@@ -181,7 +183,7 @@ class WaseData:
         }
 
     def _cluster_sizes(self) -> list[dict[str, Any]]:
-        """By tasks and wanted size what clustering gave, on average over graphs."""
+        """Return by tasks and wanted size the results of clustering, on average over graphs."""
         rows = []
         for tasks in self.parameters.tasks:
             for place, wanted in enumerate(self.parameters.cluster_sizes):

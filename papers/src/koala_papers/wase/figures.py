@@ -1,7 +1,7 @@
-"""The figures 3 to 11 of the paper on WASE, drawn again from the results, and Table 2.
+"""The figures 3 to 11 of the paper on WASE, drawn from the new results, and Table 2.
 
-Also here is how the methods look in every figure; figures on what goes beyond the paper are in
-``beyond_figures``.
+This module also defines the looks of the methods in every figure; ``beyond_figures`` has the figures on extensions of
+the paper.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DISTANCES = {
     "tasks_beyond": ("beyond", "#deebf7"),
 }
 LAN_COLOURS = ("#08519c", "#e69f00", "#009e73")
-# Sizes of LANs, of graphs: no methods, so they have colours of their own from light to dark.
+# Sizes of LANs or graphs are no methods, so they have colours of their own from light to dark.
 _ORDERED = (
     Style("#fdae6b", "o"),
     Style("#f16913", "s"),
@@ -53,7 +53,7 @@ HIT_LABEL = "LAN hit ratio (%)"
 
 
 def figures(data: WaseData, others: Sequence[WaseData] = ()) -> list[ReportFigure]:
-    """All of them, in the order of the paper; ``others`` has the other readings of cluster sizes."""
+    """Return all figures, in the order of the paper; ``others`` has the other readings of cluster sizes."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
     return [*_of_the_paper((data, *others), seeds), _table_2(data)]
 
@@ -67,9 +67,9 @@ def category_lines(
     y_range: tuple[float, float | None] = (0.0, None),
     logarithmic: bool = False,
 ) -> Figure:
-    """Lines with error bars over named places, in a panel for each title, on one scale.
+    """Return lines with error bars over named places, in a panel for each title, on one scale.
 
-    What differs by doubling is spread evenly so. A logarithmic axis takes its range from what is drawn.
+    Even spacing suits values that double. A logarithmic axis takes its range from the data.
     """
     figure, all_axes = new_figure(len(panels), shared_y=True)
     for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
@@ -95,7 +95,7 @@ def category_lines(
 
 
 def _set_logarithmic(axes: Axes) -> None:
-    """A logarithmic scale with plain numbers: 0.1, 0.2, 0.5, 1 and so on."""
+    """Set a logarithmic scale with plain numbers: 0.1, 0.2, 0.5, 1 and so on."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -105,7 +105,7 @@ def _set_logarithmic(axes: Axes) -> None:
 
 
 def over(data: WaseData, axis: str, places: Sequence[float], values: Column, **fixed: float) -> dict[int, Interval]:
-    """By number of the place on an axis the mean of the values there; places without any are left out."""
+    """Return by number of the place on an axis the mean of the values there; places without any are left out."""
     found = {
         number: data.interval(values, data.where(**{axis: place, **fixed})) for number, place in enumerate(places)
     }
@@ -189,7 +189,7 @@ def _failures_by_clusters(readings: Sequence[WaseData], seeds: str) -> ReportFig
 
 
 def _as_title(data: WaseData) -> str:
-    """How the ranges of cluster sizes are read, above a panel."""
+    """Return the reading of the ranges of cluster sizes, for the title of a panel."""
     return BANDS_IN_WORDS[data.bands]
 
 
@@ -273,7 +273,7 @@ def _distances(readings: Sequence[WaseData], seeds: str) -> ReportFigure:
 
 
 def _stacked(panels: dict[str, dict[str, dict[int, Interval]]], texts: Sequence[str]) -> Figure:
-    """Bars of all distances that occur; on a grid of one WAN nothing is beyond."""
+    """Return bars of all distances that occur; a grid of one WAN has nothing beyond."""
     there = {
         name
         for shares in panels.values()
@@ -340,7 +340,7 @@ def _affinity(data: WaseData, seeds: str) -> ReportFigure:
 
 
 def _light(data: WaseData, method: str) -> Column:
-    """The minimum affinity where little is asked for, nothing elsewhere."""
+    """Return the minimum affinity for small requirements, nothing elsewhere."""
     import numpy
 
     return numpy.where(data.where(mcr=min(data.parameters.mcr)), data.column(method, "affinity_min"), numpy.nan)

@@ -1,4 +1,4 @@
-"""What can be set of the mapping study."""
+"""The parameters of the mapping study."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 from koala.study import Parameters
 
-# Grids as Tiers makes them, with loads that change, or nested evenly with loads that stay.
+# Grids as Tiers generates them, with variable loads, or evenly nested with constant loads.
 TIERS = "tiers"
 NESTED = "nested"
 TOPOLOGIES = (TIERS, NESTED)
-# How a range of cluster sizes is read: as limits of each cluster, or of the mean over them.
+# The reading of a range of cluster sizes: as limits of each cluster, or of the mean over them.
 EACH = "each"
 MEAN = "mean"
 BANDS = (EACH, MEAN)
@@ -23,24 +23,24 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
 
 
 class WaseParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
+    """The parameters.
 
-    - ``tasks``: the sizes of the graphs; ``graphs``: how many of each size a seed has;
-    - ``mcr``: minimal computational requirements, with each of which every graph is mapped;
-    - ``cluster_sizes``: ranges of the number of tasks in a cluster, and ``bands``: whether they are limits of each
-      cluster, of the mean over clusters, or one after the other; the first is judged under the papers' names;
+    - ``tasks``: the sizes of the graphs; ``graphs``: the number of each size in a seed;
+    - ``mcr``: minimal computational requirements; every graph is mapped with each of them;
+    - ``cluster_sizes``: ranges of the number of tasks in a cluster, and ``bands``: their readings as limits of each
+      cluster, of the mean over clusters, or both in turn; the first is judged under the papers' names;
     - ``clustering``: the method;
     - ``machines`` and ``machines_per_lan``: the grids of a seed, one for each pair;
     - ``edges_per_task``: 1.5, or 3 or 8 for dense graphs;
-    - ``topology``: grids as ``tiers`` makes them or ``nested`` four by four; ``lans_per_man``: from which of these
-      the number of LANs in each MAN is drawn for a grid of Tiers;
+    - ``topology``: grids as ``tiers`` generates them or ``nested`` four by four; ``lans_per_man``: the number of LANs
+      in each MAN of a grid of Tiers is drawn from these;
     - ``load``: the range of the machines' load, or 0 to 0.2 for a light one; ``load_deviation``: how far the loads of
       machines and links go from their mean over the day, on grids of Tiers;
-    - ``beyond``: whether the methods beyond the paper are tried, which takes most of the time;
-    - ``affinity_wanted`` and ``mbit_s_per_rqoc``: what the methods that look for affinity and bandwidth want;
-    - ``spawned_share``: the part of the tasks that come while the application runs, where that is tried;
-    - ``affinity_seeds``: under how many seeds the minimum affinity of small graphs is compared between grids;
-    - ``bound_seeds``: under how many seeds the best mapping is looked for, and ``bound_s``: for how long each.
+    - ``beyond``: try the methods beyond the paper, which takes most of the time;
+    - ``affinity_wanted`` and ``mbit_s_per_rqoc``: the targets of the methods for affinity and bandwidth;
+    - ``spawned_share``: the part of the tasks that come while the application runs, in the trials of that;
+    - ``affinity_seeds``: the number of seeds for the minimum affinity of small graphs between grids;
+    - ``bound_seeds``: the number of seeds for the search of the optimum, and ``bound_s``: the time for each.
     """
 
     tasks: tuple[Count, ...] = (8, 16, 32, 64, 128)
@@ -66,10 +66,10 @@ class WaseParameters(Parameters, frozen=True, kw_only=True):
 
     @property
     def applications(self) -> int:
-        """How many applications a seed has."""
+        """The number of applications of a seed."""
         return len(self.tasks) * self.graphs * len(self.mcr) * len(self.cluster_sizes)
 
     @property
     def grids(self) -> int:
-        """How many grids a seed has."""
+        """The number of grids of a seed."""
         return len(self.machines) * len(self.machines_per_lan)

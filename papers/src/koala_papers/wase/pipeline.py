@@ -1,8 +1,8 @@
 """The render-encode pipeline of the paper on its testbed of 23 machines: Tables 1 and 2 again.
 
-Stated are the stages, the machines with their powers, the load of 30 %, the three LANs with 1 Gbit/s between them,
-and ISTI as the user's. Requirements, communication and which machine is in which LAN were in figures that are lost:
-they are assumed here, and the assumptions that matter are varied.
+The paper states the stages, the machines with their powers, the load of 30 %, the three LANs with 1 Gbit/s between
+them, and ISTI as the user's. Requirements, communication and the LANs of the machines were in figures that are lost:
+they are assumed here, and the important assumptions are varied.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMBERSHIPS: dict[str, tuple[dict[str, int], dict[str, int], dict[str, int]]] = 
     "wines and w | n | physicists": ({**WINES, **CLUSTER_W}, CLUSTER_N, PHYSICISTS),
     "physicists and n | w | wines": ({**PHYSICISTS, **CLUSTER_N}, CLUSTER_W, WINES),
 }
-# Assumed: a renderer needs six times what the light tasks do, an encoder three times. Images are sixty times the
+# Assumed: a renderer needs six times the light tasks' power, an encoder three times. Images are sixty times the
 # request and fifty times a scene's script; five of them make a group, and encoding leaves a tenth.
 RENDER_RCR = 6.0
 ENCODE_RCR = 3.0
@@ -70,12 +70,13 @@ PAPER_AFFINITY = {
 }
 PAPER_BETWEEN_CLUSTERS = {3: 0.12, 5: 3.98, 10: 30.27}
 PAPER_BETWEEN_LANS = {3: 20.81, 5: 24.48, 10: 26.04}
-# A mean size is met within this.
+# The tolerance for a mean size.
 _SIZE_SLACK = 1e-9
 
 
 def pipeline(mcr: float, render_rcr: float = RENDER_RCR) -> TaskGraph:
-    """The 14 tasks: request, render (a splitter, five renderers, a joiner), group, encode (likewise, two), store."""
+    """Return the 14 tasks: request, render (a splitter, five renderers, a joiner), group, encode (likewise, two),
+    store."""
     renderers = [f"render{number}" for number in range(1, RENDERERS + 1)]
     encoders = [f"encode{number}" for number in range(1, ENCODERS + 1)]
     light = dict.fromkeys(("request", "split", "join", "deal", "gather", "store"), 1.0)
@@ -96,7 +97,7 @@ def pipeline(mcr: float, render_rcr: float = RENDER_RCR) -> TaskGraph:
 
 
 def grid_of_23(membership: str = ASSUMED) -> Dendrogram:
-    """The 23 machines in three LANs of one MAN, seen from ISTI."""
+    """Return the 23 machines in three LANs of one MAN, seen from ISTI."""
     lans = [
         Lan(
             name=name,
@@ -110,7 +111,7 @@ def grid_of_23(membership: str = ASSUMED) -> Dendrogram:
 
 
 def run_pipeline(clustering: str) -> dict[str, Any]:
-    """Table 2 as it comes out under the assumptions, and under others whether its shape is still there."""
+    """Return Table 2 under the assumptions, and for other assumptions if it keeps its shape."""
     rows = table(clustering, ASSUMED, RENDER_RCR)
     varied = [
         {"membership": name, "render_rcr": rcr, "shape": has_shape(table(clustering, name, rcr))}
@@ -121,7 +122,7 @@ def run_pipeline(clustering: str) -> dict[str, Any]:
 
 
 def table(clustering: str, membership: str, render_rcr: float) -> list[dict[str, Any]]:
-    """The rows of Table 2: by clusters and MCR where the tasks go; with ``failed`` where they go nowhere."""
+    """Return the rows of Table 2: by clusters and MCR the places of the tasks, or ``failed``."""
     grid = grid_of_23(membership)
     rows: list[dict[str, Any]] = []
     for clusters in CLUSTERS:
@@ -147,7 +148,7 @@ def table(clustering: str, membership: str, render_rcr: float) -> list[dict[str,
 
 
 def _in_clusters(graph: TaskGraph, method: str, clusters: int) -> Clustering:
-    """So many clusters, or as near as theta comes to it."""
+    """Return this many clusters, or as near as theta comes to it."""
     size = len(graph.names) / clusters
     try:
         return cluster(graph, method, cluster_size=(size - _SIZE_SLACK, size + _SIZE_SLACK))
@@ -162,7 +163,7 @@ def _between_clusters(graph: TaskGraph, found: Clustering) -> float:
 
 
 def has_shape(rows: list[dict[str, Any]]) -> bool:
-    """Whether affinity falls with MCR, and all tasks are in the user's LAN at 50 and 100 and not at 150."""
+    """Return True if affinity falls with MCR, and all tasks are in the user's LAN at 50 and 100 and not at 150."""
     return judge("", "", _comparisons(rows)).verdict is ClaimVerdict.HOLDS
 
 
@@ -189,12 +190,12 @@ def _comparisons(rows: list[dict[str, Any]]) -> list[Comparison]:
 
 
 def _exactly(value: float) -> Interval:
-    """A number that no seed changes."""
+    """Return a number that does not depend on seeds."""
     return Interval(value, value, value, 1)
 
 
 def shape_claim(result: dict[str, Any]) -> PaperClaim:
-    """C27, with what other assumptions would have made of it."""
+    """Return C27, with the results under other assumptions."""
     varied = result["varied"]
     same = [each for each in varied if each["membership"] == ASSUMED]
     kept = [f"{each['render_rcr']:g}" for each in same if each["shape"]]
@@ -213,7 +214,7 @@ def shape_claim(result: dict[str, Any]) -> PaperClaim:
 
 
 def tables_text(result: dict[str, Any]) -> str:
-    """Tables 1 and 2 for people, the paper's numbers beside ours."""
+    """Return Tables 1 and 2 for people, the paper's numbers beside ours."""
     lines = ["# Table 1: the testbed", "", "| LAN (assumed) | machine | MFlop/s |", "|---|---|---|"]
     for lan, machines in zip(LAN_NAMES, MEMBERSHIPS[ASSUMED], strict=True):
         lines += [f"| {lan} | {name} | {power} |" for name, power in machines.items()]

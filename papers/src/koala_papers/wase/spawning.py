@@ -1,7 +1,6 @@
-"""Applications part of whose tasks come while they run: placed near their partners, or anywhere that fits.
+"""Applications with a part of their tasks spawned at run time: placed near their partners, or anywhere that fits.
 
-Nothing that runs is moved in either case. The two are compared with mapping everything at once, as if all tasks had
-been known.
+Neither way moves running tasks. The two are compared with mapping everything at once, as if all tasks had been known.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from koala.model.task_graph import TaskGraph
 NEAR = "spawned near their partners"
 ANYWHERE = "spawned anywhere"
 SPAWNED = (NEAR, ANYWHERE)
-# How the tasks that are there from the start are mapped.
+# The mapping of the initial tasks.
 METHOD = "wase-whole"
 
 
 class InitialTasks(NamedTuple):
-    """The part of a graph that is there from the start: how many tasks, the first ones, and their clusters."""
+    """The initial part of a graph: the number of tasks, the first ones, and their clusters."""
 
     tasks: int
     found: Clustering
@@ -43,18 +42,18 @@ class InitialTasks(NamedTuple):
         return self.found.clusters
 
     def within(self, graph: TaskGraph, size: tuple[float, float]) -> InitialTasks:
-        """The same with limits for each cluster."""
+        """Return the same with limits for each cluster."""
         return self._replace(found=within_limits(part_of(graph, range(self.tasks)), self.found, size))
 
 
 def begun(graph: TaskGraph, found: Clustering, spawned_share: float) -> InitialTasks:
-    """All but this share of the tasks, clustered for themselves as the whole graph was; at least one task."""
+    """Return all tasks except this share, clustered separately as the whole graph was; at least one task."""
     tasks = max(1, round(len(graph.names) * (1 - spawned_share)))
     return InitialTasks(tasks, cluster(part_of(graph, range(tasks)), found.method, theta=found.theta))
 
 
 def part_of(graph: TaskGraph, tasks: range) -> TaskGraph:
-    """Some of the tasks, with the edges between them."""
+    """Return some of the tasks, with the edges between them."""
     first = tasks.start
     return msgspec.structs.replace(
         graph,
@@ -69,10 +68,10 @@ def part_of(graph: TaskGraph, tasks: range) -> TaskGraph:
 def spawned_mappings(
     graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], running: InitialTasks, grid: Dendrogram
 ) -> dict[str, TaskMapping | None]:
-    """By way of placing the tasks that come later the mapping of the whole graph, None where one found no place.
+    """Return by way of placing the spawned tasks the mapping of the whole graph, None if a task found no place.
 
-    The mappings are in the clusters of the whole graph, each at home where most of its tasks are, so that all can
-    be measured alike.
+    The mappings are in the clusters of the whole graph, each at home where most of its tasks are, so that the
+    measures are comparable.
     """
     start = part_of(graph, range(running.tasks))
     before = map_tasks(start, running.clusters, grid, METHOD)
@@ -88,7 +87,7 @@ def spawned_mappings(
 def _greedily(
     graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], before: TaskMapping, grid: Dendrogram
 ) -> TaskMapping | None:
-    """Each later task onto the tightest machine of the whole grid, whatever it talks to."""
+    """Map each spawned task to the tightest machine of the whole grid, regardless of its partners."""
     placed = len(before.machines)
     if placed == len(graph.names):
         return _at_home(before, clusters, grid)

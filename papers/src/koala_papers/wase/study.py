@@ -1,7 +1,7 @@
 """The experiment of the paper on WASE: graphs of communicating tasks on random wide-area grids, and a real pipeline.
 
-Here is what is run. One graph on all grids is in ``trials``, the grids in ``worlds``, the pipeline in ``pipeline``,
-the best there can be in ``bound``; what it all amounts to in ``claims``, ``beyond`` and ``figures``.
+This module defines the units. One graph on all grids is in ``trials``, the grids in ``worlds``, the pipeline in
+``pipeline``, the optimum in ``bound``; ``claims``, ``beyond`` and ``figures`` evaluate the results.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ METHOD = (
     ),
 )
 
-# What the result of a unit does not depend on: it is kept when these change.
+# Parameters without effect on a unit's result, which stays stored when they change.
 _NOT_OF_TRIALS = frozenset(("tasks", "graphs", "bound_seeds", "bound_s", "affinity_seeds"))
 _NOT_OF_AFFINITY = frozenset((*_NOT_OF_TRIALS - {"graphs"}, "beyond", "affinity_wanted", "mbit_s_per_rqoc"))
 _NOT_OF_BOUNDS = frozenset(
@@ -75,7 +75,7 @@ _NOT_OF_BOUNDS = frozenset(
 
 
 class WaseStudy(PaperExperiment[WaseParameters]):
-    """WASE, greedy and what goes beyond them, on the paper's applications and grids."""
+    """WASE, greedy and extensions, on the paper's applications and grids."""
 
     name = "wase"
     title = "WASE: mapping communicating tasks onto a wide-area grid"
@@ -83,7 +83,7 @@ class WaseStudy(PaperExperiment[WaseParameters]):
     method = METHOD
     repetitions = 8
     seeds_max = 16
-    # A seed is the paper's whole experiment of 3,600 trials: what 20 seeds do for smaller runs, fewer do here.
+    # A seed is the paper's whole experiment of 3,600 trials: a few of these equal 20 seeds of smaller runs.
     seeds_min = 8
     quick_repetitions = 2
     parameters_type = WaseParameters
@@ -151,7 +151,7 @@ class WaseStudy(PaperExperiment[WaseParameters]):
 
 
 def claims_on(data: WaseData, others: Sequence[WaseData]) -> list[PaperClaim]:
-    """The paper's claims, also with its ranges read otherwise, and our own."""
+    """Return the paper's claims, also with the other readings of its ranges, and our own."""
     return [
         *claims.claims(data),
         *(claim for other in others for claim in claims.claims_read_otherwise(other)),
@@ -160,13 +160,13 @@ def claims_on(data: WaseData, others: Sequence[WaseData]) -> list[PaperClaim]:
 
 
 def _settings(parameters: WaseParameters, without: frozenset[str]) -> dict[str, Any]:
-    """The parameters as they are after a round trip through JSON, so that a kept unit is known again."""
+    """Return the parameters after a round trip through JSON, so that a stored unit is found again."""
     settings = msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
     return {name: value for name, value in settings.items() if name not in without}
 
 
 def _check(parameters: WaseParameters) -> None:
-    """Raise ParameterError for what no run could be made of."""
+    """Raise ParameterError for parameters that allow no run."""
     if parameters.clustering not in CLUSTERING_METHODS:
         known = ", ".join(CLUSTERING_METHODS)
         raise ParameterError(f"wase, parameter clustering: there is no {parameters.clustering!r}; there are {known}")
@@ -212,7 +212,7 @@ def _notes(data: WaseData, others: Sequence[WaseData]) -> list[str]:
 
 
 def _readings(readings: Sequence[WaseData]) -> ReportTable:
-    """The paper's two methods by how the ranges of cluster sizes are read."""
+    """Return the paper's two methods by the reading of the ranges of cluster sizes."""
     columns = [(data, method) for data in readings for method in (WASE, GREEDY)]
 
     def row(name: str, unit: str, values: Callable[[WaseData, str], Column]) -> tuple[str, ...]:

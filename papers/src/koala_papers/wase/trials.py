@@ -1,7 +1,7 @@
 """One graph on every grid of a seed, in all cluster sizes and requirements, by every method: a unit of the study.
 
-Graphs and grids depend on the seed and their place in the study alone, so every method, cluster size and requirement
-meets the same ones. What the numbers amount to is in ``data``.
+Graphs and grids depend only on the seed and their place in the study, so every method, cluster size and requirement
+has the same ones. ``data`` evaluates the numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAR = "wase-far"
 SOFT = "wase-soft"
 ALL = "wase-all"
 BY_LAN = "wase, LAN by LAN"
-# What is run -> the method and whether WASE's third algorithm goes LAN by LAN, the other reading of the paper.
+# Name -> the method, and True if WASE's third algorithm goes LAN by LAN, the other reading of the paper.
 METHODS = {
     WASE: (WASE, False),
     BY_LAN: (WASE, True),
@@ -54,8 +54,9 @@ METHODS = {
     ALL: (ALL, False),
 }
 PAPER_METHODS = (WASE, GREEDY, GREEDY_SCAN)
-# Of a mapping: what ``MappingMeasures`` has; the share of tasks at each distance from their cluster's LAN, where
-# the first is the LAN hit ratio over tasks instead of clusters; what the links carry; and what it took to find.
+# Measures of a mapping: those of ``MappingMeasures``; the share of tasks at each distance from their cluster's LAN,
+# the first of which is the LAN hit ratio over tasks instead of clusters; the load of the links; and the cost of the
+# search.
 MEASURES = (
     "lan_hit",
     "whole",
@@ -69,7 +70,7 @@ MEASURES = (
     "carried",
     "cpu_s",
 )
-# Digits after the point that are kept: all that anybody can tell apart, in a third of the room.
+# The stored digits after the point: enough to distinguish values, in a third of the space.
 _DIGITS = 6
 _TIME_DIGITS = 8
 
@@ -84,7 +85,7 @@ class Trial(NamedTuple):
 
 
 def trials_of(parameters: WaseParameters) -> list[Trial]:
-    """What is done with one graph, always in the same order."""
+    """Return the trials of one graph, always in the same order."""
     return [
         Trial(size, mcr, machines, per_lan)
         for size in range(len(parameters.cluster_sizes))
@@ -95,18 +96,18 @@ def trials_of(parameters: WaseParameters) -> list[Trial]:
 
 
 def graph_of(parameters: WaseParameters, seed: int, tasks: int, number: int) -> TaskGraph:
-    """A graph of the study."""
+    """Return a graph of the study."""
     random = Random(f"graph {seed} {tasks} {number}")
     return random_task_graph(tasks, random, edges_per_task=parameters.edges_per_task)
 
 
 def with_mcr(graph: TaskGraph, mcr: float) -> TaskGraph:
-    """The same graph with another requirement."""
+    """Return the same graph with another requirement."""
     return msgspec.structs.replace(graph, mcr=mcr)
 
 
 class ClusteredGraph(NamedTuple):
-    """A graph in clusters of a wanted size, or those that come nearest, and what it took to find them."""
+    """A graph in clusters of a wanted size, or the nearest possible, and the cost of finding them."""
 
     found: Clustering
     reached: bool
@@ -115,7 +116,7 @@ class ClusteredGraph(NamedTuple):
 
 
 def clustered(graph: TaskGraph, parameters: WaseParameters, size: tuple[float, float]) -> ClusteredGraph:
-    """The clusters of a graph, with theta scanned for the mean size wanted."""
+    """Return the clusters of a graph, with theta scanned for the mean size wanted."""
     before_s = time.process_time()
     try:
         found, reached = cluster(graph, parameters.clustering, cluster_size=size), True
@@ -126,7 +127,7 @@ def clustered(graph: TaskGraph, parameters: WaseParameters, size: tuple[float, f
 
 
 def limited(graph: TaskGraph, group: ClusteredGraph, size: tuple[float, float]) -> ClusteredGraph:
-    """The same with the size as limits of each cluster."""
+    """Return the same with the size as limits of each cluster."""
     before_s = time.process_time()
     found = within_limits(graph, group.found, size)
     cpu_s = group.cpu_s + time.process_time() - before_s
@@ -135,7 +136,7 @@ def limited(graph: TaskGraph, group: ClusteredGraph, size: tuple[float, float]) 
 
 
 def groups_of(graph: TaskGraph, parameters: WaseParameters) -> dict[str, list[ClusteredGraph]]:
-    """By how the ranges are read the clusters for each of them."""
+    """Return by the reading of the ranges the clusters for each of them."""
     by_mean = [clustered(graph, parameters, size) for size in parameters.cluster_sizes]
     each = [limited(graph, group, size) for group, size in zip(by_mean, parameters.cluster_sizes, strict=True)]
     found = {MEAN: by_mean, EACH: each}
@@ -143,10 +144,10 @@ def groups_of(graph: TaskGraph, parameters: WaseParameters) -> dict[str, list[Cl
 
 
 def run_trials(parameters: WaseParameters, seed: int, tasks: int, number: int) -> dict[str, Any]:
-    """All trials of one graph, by how the ranges of cluster sizes are read: how it was clustered, and by method each
-    measure over the trials, null for a failure. The methods beyond the paper are tried with the first reading.
+    """Return all trials of one graph, by the reading of the ranges of cluster sizes: its clustering, and by method
+    each measure over the trials, null for a failure. The methods beyond the paper use the first reading only.
 
-    ``impossible`` says for each trial whether it is certain that no mapping exists at all.
+    ``impossible`` marks the trials for which certainly no mapping exists.
     """
     graph = graph_of(parameters, seed, tasks, number)
     grids = {
@@ -183,7 +184,7 @@ def _by_method(
     *,
     paper_only: bool,
 ) -> dict[str, dict[str, list[float | None]]]:
-    """By method each measure over the trials; where no mapping exists, none is looked for."""
+    """Return by method each measure over the trials; trials without any mapping are skipped."""
     names = PAPER_METHODS if paper_only else tuple(METHODS)
     later = () if paper_only else SPAWNED
     methods: dict[str, dict[str, list[float | None]]] = {
@@ -223,7 +224,7 @@ def _answers(
     grid: Dendrogram,
     names: Sequence[str],
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """By method what it makes of one application on one grid; nothing where it fails."""
+    """Yield by method its result for one application on one grid; nothing if it fails."""
     for name in names:
         method, lan_by_lan = METHODS[name]
         options = MappingOptions(
@@ -248,7 +249,7 @@ def _spawned(
     running: InitialTasks,
     grid: Dendrogram,
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """The same for an application part of whose tasks come while it runs."""
+    """Yield the same for an application with tasks spawned at run time."""
     for name, mapping in spawned_mappings(graph, clusters, running, grid).items():
         yield name, {} if mapping is None else mapping_numbers(parameters, mapping, graph, grid)
 
@@ -256,7 +257,7 @@ def _spawned(
 def mapping_numbers(
     parameters: WaseParameters, mapping: TaskMapping, graph: TaskGraph, grid: Dendrogram
 ) -> dict[str, float]:
-    """The measures of one mapping, but for the time that it took."""
+    """Return the measures of one mapping, except its time."""
     found = measured(mapping, graph, grid)
     home, man, wan, beyond = (count / len(graph.names) for count in found.distances)
     carried = bandwidth_measured(mapping, graph, grid, parameters.mbit_s_per_rqoc).carried_share

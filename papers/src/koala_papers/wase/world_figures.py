@@ -1,4 +1,4 @@
-"""Pictures of the world in which the mapping study maps: a grid of Tiers, and how loads change over time."""
+"""Pictures of the world of the mapping study: a grid of Tiers, and the loads over time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ORDERED = ("#0072b2", "#d55e00", "#222222")
 
 
 def figures(data: WaseData) -> list[ReportFigure]:
-    """Both; of grids that are nested evenly there is nothing to see."""
+    """Return both figures; none for evenly nested grids."""
     parameters = data.parameters
     if parameters.topology != TIERS or not data.seeds:
         return []
@@ -120,7 +120,7 @@ def _loads(model: LoadModel) -> Figure:
 
 
 def _autocorrelations(around: list[list[float]]) -> list[float]:
-    """For each lag the mean over series of products of what each is above or below its mean."""
+    """Return for each lag the mean over series of products of the deviations from the mean."""
     import numpy
 
     rows = numpy.array(around)

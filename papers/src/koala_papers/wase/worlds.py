@@ -1,7 +1,7 @@
-"""The grids of the mapping study: as Tiers makes them, with loads that change, or nested evenly with loads that stay.
+"""The grids of the mapping study: as Tiers generates them, with variable loads, or evenly nested with constant loads.
 
-A grid depends on the seed and its size alone; what others use of it depends also on when an application is mapped,
-which is drawn for each graph.
+A grid depends on the seed and its size alone; its use by others depends also on the time of a mapping, which is drawn
+for each graph.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DAY_S = 86_400.0
 
 
 def lans_per_man(parameters: WaseParameters, lans: int, draws: Random) -> int:
-    """How many LANs each MAN has: drawn from those that divide all LANs, or all in one MAN."""
+    """Return the number of LANs in each MAN: drawn from the divisors of the number of LANs, or all in one MAN."""
     return draws.choice([each for each in parameters.lans_per_man if lans % each == 0] or [lans])
 
 
 # A process maps many graphs on the grids of one seed.
 @lru_cache(maxsize=32)
 def tiers_grid_of(parameters: WaseParameters, seed: int, machines: int, per_lan: int) -> TiersGrid:
-    """A grid of the study over the whole day."""
+    """Return a grid of the study over the whole day."""
     draws = Random(f"tiers {seed} {machines} {per_lan}")
     lans = -(-machines // per_lan)
     each = lans_per_man(parameters, lans, draws)
@@ -36,7 +36,8 @@ def tiers_grid_of(parameters: WaseParameters, seed: int, machines: int, per_lan:
 
 @lru_cache(maxsize=32)
 def grid_of(parameters: WaseParameters, seed: int, sizes: tuple[int, int], graph: tuple[int, int]) -> Dendrogram:
-    """The grid of so many machines in LANs of a size, as it is when that graph, by tasks and number, is mapped."""
+    """Return the grid of this many machines in LANs of a size, at the time when that graph, by tasks and number, is
+    mapped."""
     machines, per_lan = sizes
     if parameters.topology == NESTED:
         draws = Random(f"grid {seed} {machines} {per_lan}")
