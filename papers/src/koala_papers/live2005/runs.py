@@ -110,7 +110,7 @@ async def run_live(live: LiveGrid, workload: FileWorkload, trouble: Trouble | No
 
 
 async def register(client: AsyncClient, files: Sequence[StoredFile], seed: int) -> None:
-    """Give every site its replicas, all pieces of which differ."""
+    """Give every site its replicas; all pieces differ."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="koala-files-") as folder:
         for file in files:

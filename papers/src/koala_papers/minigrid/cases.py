@@ -150,7 +150,7 @@ def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
     return (*PLAIN_MODULES, *map(chunked, sorted({min(parameters.chunks), max(parameters.chunks)})))
 
 
-# ----------------------------------------------------------------------------------------- what is run
+# ------------------------------------------------------------------------------------------- the cases
 
 
 def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridCase]:

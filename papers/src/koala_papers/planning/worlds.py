@@ -102,7 +102,7 @@ def drawn(load: float, jobs: int, seed: int) -> Trace:
 
 
 def clusters_of(processors: int, clusters: int) -> Grid:
-    """Return that many processors in equal clusters, the last of which may be smaller."""
+    """Return this number of processors in equal clusters, the last of which may be smaller."""
     size = -(-processors // clusters)
     sizes = [min(size, processors - size * index) for index in range(clusters)]
     return Grid(

@@ -55,7 +55,7 @@ METHODS = {
 }
 PAPER_METHODS = (WASE, GREEDY, GREEDY_SCAN)
 # Measures of a mapping: those of ``MappingMeasures``; the share of tasks at each distance from their cluster's LAN,
-# the first of which is the LAN hit ratio over tasks instead of clusters; the load of the links; and the cost of the
+# where the first is the LAN hit ratio over tasks instead of clusters; the load of the links; and the cost of the
 # search.
 MEASURES = (
     "lan_hit",

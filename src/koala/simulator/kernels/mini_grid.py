@@ -280,7 +280,7 @@ def _run(jobs: JobColumns, links: LinkColumns, waiting: WaitingJobs, ran: Ran) -
     )
 
 
-# ------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------ the checks
 
 
 def _checked(jobs: MiniGridJobs, grid: MiniGrid) -> JobColumns:

@@ -130,7 +130,7 @@ def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiti
         close_ranks(waiting)
 
 
-# ------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------ the checks
 
 
 def _jobs(submit_s: ArrayLike, run_s: ArrayLike, size: ArrayLike, largest: int) -> PlainJobs:

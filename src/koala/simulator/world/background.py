@@ -209,7 +209,7 @@ class BackgroundControl:
         self._event_heap.add(at + background.next_gap_s(), USER_JOB_ARRIVES, background)
 
     def began(self, job: UserJob, now: float) -> None:
-        """Record that a user's job has got its processors."""
+        """Record that a user's job has received its processors."""
         self.by_site[job.site.name].queued -= job.processors
         job.timer = self._event_heap.add(now + job.walltime_s, USER_JOB_ENDS, job)
 

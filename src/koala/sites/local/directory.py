@@ -187,7 +187,7 @@ class ComponentDirectory:
         fresh.rename(self.home)
         sync_directory(self.home.parent)
 
-    # ------------------------------------------------------------------------------------- what it says
+    # ------------------------------------------------------------------------------- from the component
 
     def has_record(self) -> bool:
         """Return True if it was accepted, and is not only remembered."""
@@ -272,7 +272,7 @@ class ComponentDirectory:
         notices."""
         return read_regular(self.home / OUTBOX / name, MAIL_BYTES_MAX + 1)
 
-    # ----------------------------------------------------------------------------------- what it is told
+    # ---------------------------------------------------------------------------------- to the component
 
     def put_spawned(self, gpus: Sequence[int] = ()) -> None:
         """Record that a process is about to be started, with these GPUs of the machine."""
