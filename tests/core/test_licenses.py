@@ -239,7 +239,7 @@ def test_a_refusal_names_the_licence_what_is_missing_and_who_holds_it() -> None:
     submit(driver, wanting(ask(4)))
     found = refused(driver, 3)
     assert found.reason == "ansys: 2 wanted, 1 of 3 left at delft; jobs 1 and 2 hold it"
-    assert found.cure == "1 licence of ansys back at delft"
+    assert found.cure == "1 licence of ansys given back at delft"
     assert not found.permanent
     (short,) = found.shortages
     assert (short.site, short.wanted, short.idle, short.missing) == ("delft", 2, 1, 1)
@@ -251,8 +251,10 @@ def test_of_a_shared_pool_it_says_so() -> None:
     driver.run(wanting(ask(1)))
     submit(driver, wanting(ask(1)))
     found = refused(driver, 2)
-    assert found.reason == "ansys: 2 wanted, 0 of 2 left at all sites together; job 1 holds it"
-    assert found.cure == "2 licences of ansys back at all sites together"
+    assert found.reason == "ansys: 2 wanted, 0 of 2 left for all sites together; job 1 holds it"
+    assert found.cure == "2 licences of ansys given back for all sites together"
+    (shortage,) = found.shortages  # waiting helps
+    assert (shortage.site, shortage.missing) == ("all sites together", 2)
 
 
 def test_with_too_few_processors_besides_it_names_both() -> None:
@@ -266,7 +268,8 @@ def test_with_too_few_processors_besides_it_names_both() -> None:
         "ansys: 2 wanted, 1 of 3 left at delft; job 1 holds it"
     )
     assert found.cure.endswith(
-        "2 more idle processors on delft, or a request with smaller components, and 1 licence of ansys back at delft"
+        "2 more idle processors on delft, or a request with smaller components, "
+        "and 1 licence of ansys given back at delft"
     )
 
 

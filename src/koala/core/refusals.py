@@ -25,6 +25,8 @@ from koala.policies.view import SHARED, licenses_in_words
 # At most this many excluded sites are tried alone, and named.
 SHUT_SITES_TRIED_MAX = 16
 
+# Where the licences are that all sites share.
+EVERYWHERE = "all sites together"
 # At most this many pools with too few licences are named, and for each at most this many jobs that hold some.
 POOLS_NAMED_MAX = 3
 HOLDERS_NAMED_MAX = 5
@@ -166,12 +168,12 @@ def _with_licenses(
         return refusal
     names, told, cures = view.names, list[str](), list[str]()
     for each in short[:POOLS_NAMED_MAX]:
-        where = "all sites together" if each.pool == SHARED else names[each.pool]
+        where = f"for {EVERYWHERE}" if each.pool == SHARED else f"at {names[each.pool]}"
         told.append(
-            f"{each.name}: {each.wanted} wanted, {max(0, each.left)} of {each.size} left at {where}; "
+            f"{each.name}: {each.wanted} wanted, {max(0, each.left)} of {each.size} left {where}; "
             f"{_who_holds(each.holders, submitter, jobs)}"
         )
-        cures.append(f"{licenses_in_words(each.wanted - each.left, each.name)} back at {where}")
+        cures.append(f"{licenses_in_words(each.wanted - each.left, each.name)} given back {where}")
     more = len(short) - POOLS_NAMED_MAX
     told += [f"and so at {more} more"] if more > 0 else []
     everywhere = any(each.pool == SHARED for each in short)
@@ -182,15 +184,14 @@ def _with_licenses(
         )
     at_sites = {
         each.pool: Shortage(
-            site=names[each.pool],
+            site=EVERYWHERE if each.pool == SHARED else names[each.pool],
             wanted=each.wanted,
             idle=max(0, each.left),
             missing=each.wanted - each.left,
-            cure=f"{licenses_in_words(each.wanted - each.left, each.name)} back at {names[each.pool]}",
+            cure=f"{licenses_in_words(each.wanted - each.left, each.name)} given back",
             resource=f"licences of {each.name}",
         )
         for each in short
-        if each.pool != SHARED
     }
     shortages = tuple(at_sites.values())
     return msgspec.structs.replace(refusal, reason="; ".join(told), cure=cure, shortages=shortages)
