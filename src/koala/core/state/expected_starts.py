@@ -102,7 +102,9 @@ class ExpectedStarts:
             return None
         plans = tuple([_as_known(each) for each in line])
         # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
-        as_of = (availability.changes, self._ledger.sites.generation, self._ledger.now, plans)
+        view = self._ledger.sites.view
+        links = view.bytes_per_s.changes, view.latency_s.changes  # by which files are estimated
+        as_of = (availability.changes, self._ledger.sites.generation, self._ledger.now, links, plans)
         if as_of != self._as_of:
             self._as_of = as_of
             self._expected = {}
